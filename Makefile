@@ -22,7 +22,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
-	@! grep -qs '<Protocol>postgresql<' $(CONFIG) || $(BIN)/python -c 'import duckdb, sqlglot' \
+	@! grep -Eqs '<Protocol>(postgresql|flight-sql)<' $(CONFIG) || $(BIN)/python -c 'import duckdb, grpc, sqlglot' \
 		2>/dev/null || $(PIP) '.[sql]' --quiet
 	$(BIN)/ampServer $(CONFIG)
 

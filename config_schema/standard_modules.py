@@ -25,6 +25,7 @@ STANDARD_MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
         ModuleRule("xml", "old clients with headers in XML"),
         ModuleRule("soap", "old clients with headers in SOAP"),
         ModuleRule("postgresql", "SQL queries of clients of PostgreSQL"),
+        ModuleRule("flight-sql", "SQL queries of clients of Arrow Flight SQL"),
     ),
     ModuleKind.MESSAGE_TYPE: _table(
         ModuleRule("fix", "FIX messages, by tag number"),

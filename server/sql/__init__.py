@@ -1,4 +1,4 @@
-"""SQL over the instance's topics, for clients that speak PostgreSQL's protocol.
+"""SQL over the instance's topics, for clients of PostgreSQL and of Arrow Flight SQL.
 
     bytes of a client -> postgres (protocol) -> query (SQL to results) -> tables (topics as tables)
 
@@ -7,7 +7,8 @@ worker threads. `services` is shared by the connections of an instance.
 
 `postgres` decodes and encodes the protocol and does no I/O. `query` parses and executes SQL with
 DuckDB, over tables that a `TableSource` scans. `tables` is the source of the server's topics.
-`live` follows topics: SUBSCRIBE and LISTEN.
+`live` follows topics: SUBSCRIBE and LISTEN. `flight` is for clients of Arrow Flight SQL, which get
+results as columns.
 
 All of this needs the extra `amperage[sql]`; nothing here is imported by a server without a
 transport that speaks SQL.

@@ -28,6 +28,14 @@ from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.logon import admit
 from server.engine.pre_logon_limits import PreLogonConnection
 from server.security.authentication import ChallengeLimit, LogonCredentials, LogonOrigin
+from server.sql.client_log import (
+    MAX_LOGGED,
+    client_name_of,
+    complete_logon,
+    log_slow_statement,
+    log_statement_failure,
+    printable,
+)
 from server.sql.live.channels import NotificationQueue
 from server.sql.live.statements import LiveStatements
 from server.sql.postgres import messages
@@ -55,15 +63,12 @@ from server.sql.postgres.protocol import (
 )
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import (
-    CRASH_SHUTDOWN,
     INTERNAL_ERROR,
-    OUT_OF_MEMORY,
-    QUERY_CANCELED,
     SqlError,
 )
 from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey, Post, make_post
-from server.sql.statement_meter import SlowStatement, StatementMeter
+from server.sql.statement_meter import StatementMeter
 from server.sql.statement_runner import (
     BoundStatement,
     StatementOutput,
@@ -93,15 +98,6 @@ if TYPE_CHECKING:
 
 _MAX_UNREAD: Final = 2 * 1024 * 1024
 """Bytes of output that the client has not read at which its statement is suspended."""
-
-_MAX_NAME_LENGTH: Final = 200
-"""Characters of an application's name that become part of the client's name."""
-
-_MAX_LOGGED: Final = 200
-"""Characters of a client's text in an entry of the log."""
-
-_MAX_LOGGED_STATEMENT: Final = 1_000
-"""Characters of the text of a slow statement in the log."""
 
 _INVALID_AUTHORIZATION: Final = "28000"
 _INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
@@ -428,8 +424,7 @@ class PostgresConnection(TransportConnection):
         assert session is not None  # noqa: S101 - called while connected
         assert startup is not None  # noqa: S101 - it precedes the password
         context = self._connection_context
-        application = _printable(startup.parameters.get("application_name", ""), _MAX_NAME_LENGTH)
-        client_name = f"{application}-{session.number}" if application else session.connection_name
+        client_name = client_name_of(session, startup.parameters.get("application_name", ""))
         message_type = context.message_type or ""
         origin = LogonOrigin(
             context.transport,
@@ -495,20 +490,7 @@ class PostgresConnection(TransportConnection):
     ) -> None:
         engine, startup = self._engine, self._startup
         assert startup is not None  # noqa: S101 - it precedes the logon
-        session.log_on(client_name, message_type)
-        engine.log.emit(
-            "1F-0004",
-            connection=session.connection_name,
-            client=client_name,
-            user=session.user,
-            name_hash=session.client_hash,
-            version="",
-            last_acked=0,
-            last_logged=0,
-            correlation_id="",
-        )
-        engine.audit.report_logon(session.audit_party, admission.reason)
-        engine.client_status.publish("logon", session, client_address=session.address)
+        complete_logon(session, admission, client_name, message_type)
         settings = SqlSession(
             session.user or startup.user, engine.settings.instance_name, session.number
         )
@@ -519,8 +501,8 @@ class PostgresConnection(TransportConnection):
                 self._log_limited(
                     "16-0033",
                     session,
-                    setting=_printable(name, _MAX_LOGGED),
-                    reason=_printable(error.message, _MAX_LOGGED),
+                    setting=printable(name, MAX_LOGGED),
+                    reason=printable(error.message, MAX_LOGGED),
                 )
         limits = self._services.limits
         self._tables = SessionTables(
@@ -555,7 +537,7 @@ class PostgresConnection(TransportConnection):
         self._write_out(self._protocol.accept(*self._cancel_key, settings.reported(), final))
 
     def _post_warning(self, session: Session, text: str) -> None:
-        query = _printable(text, _MAX_LOGGED)
+        query = printable(text, MAX_LOGGED)
         self._post(lambda: self._log_limited("16-0032", session, query=query))
 
     def _log_limited(self, message_id: str, session: Session, **fields: object) -> None:
@@ -715,35 +697,16 @@ class PostgresConnection(TransportConnection):
         duration_s, slow = self._meter.end(sqlstate)
         session.query_seconds += duration_s
         if slow is not None:
-            outcome = "ok" if sqlstate is None else f"error {sqlstate}"
-            self._log_slow_statement(session, slow, outcome)
+            log_slow_statement(session, slow, sqlstate)
         if diagnostic is not None:
             runner.on_error()
-            if defect is not None:
-                session.log.emit("16-0034", client=session.client_name, error=f"{defect!r}")
-            elif diagnostic.sqlstate == QUERY_CANCELED:
-                session.log.emit("16-0035", client=session.client_name, reason=diagnostic.message)
-            elif diagnostic.sqlstate in (OUT_OF_MEMORY, CRASH_SHUTDOWN):
-                session.log.emit("16-0037", client=session.client_name, reason=diagnostic.message)
+            log_statement_failure(session, diagnostic.sqlstate, diagnostic.message, defect)
             self._write_out(self._protocol.fail(diagnostic))
         elif answer is not None:
             self._write_out(answer())
         if self._notifications is not None:
             self._notifications.flush()
         self._advance()
-
-    def _log_slow_statement(self, session: Session, slow: SlowStatement, outcome: str) -> None:
-        text = " ".join(slow.text[: 2 * _MAX_LOGGED_STATEMENT].split())
-        session.log.emit(
-            "16-0036",
-            client=session.client_name,
-            milliseconds=round(slow.duration_s * 1000),
-            outcome=outcome,
-            rows=slow.rows,
-            user=_printable(session.user, _MAX_NAME_LENGTH),
-            connection=session.connection_name,
-            query=_printable(text, _MAX_LOGGED_STATEMENT),
-        )
 
     def _write_out(self, data: bytes, rows: int = 0) -> None:
         """Send bytes, and count them."""
@@ -767,11 +730,6 @@ def _statement_text(event: Event[StatementPlan, BoundStatement]) -> str | None:
         case ExecuteRequested(portal):
             return portal.statement.text
     return None
-
-
-def _printable(text: str, length: int) -> str:
-    """Return the beginning of a client's text, with ? for what would break lines of the log."""
-    return "".join(c if c.isprintable() else "?" for c in text[:length])
 
 
 def _release(output: StatementOutput | None, runner: StatementRunner) -> None:

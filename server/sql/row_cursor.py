@@ -10,7 +10,7 @@ from server.sql.postgres.types import ResultColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from server.sql.query.results import QueryResult
+    from server.sql.query.results import QueryColumn, QueryResult
 
 
 class RowCursor:
@@ -78,6 +78,6 @@ class RowCursor:
         return None
 
 
-def to_result_columns(columns: Sequence[tuple[str, int]]) -> tuple[ResultColumn, ...]:
+def to_result_columns(columns: Sequence[QueryColumn]) -> tuple[ResultColumn, ...]:
     """Return columns of a query as the protocol describes them."""
-    return tuple(ResultColumn(name, oid) for name, oid in columns)
+    return tuple(ResultColumn(column.name, column.oid) for column in columns)

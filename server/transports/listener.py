@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from config_schema.spec import TransportSpec
 from server.transports.connection import TransportContext, printable_address
@@ -27,6 +27,7 @@ class Listener:
         protocol_factory: makes the protocol of a new connection.
         set_tls_context: takes the TLS context of new connections, where the protocol itself begins
             TLS on a connection; None where all connections begin with TLS.
+        alpn_protocols: the application protocols that TLS offers; none for any.
 
     Attributes:
         spec: the transport's description.
@@ -39,11 +40,13 @@ class Listener:
         transport_context: TransportContext,
         protocol_factory: Callable[[], asyncio.Protocol],
         set_tls_context: Callable[[ssl.SSLContext], None] | None = None,
+        alpn_protocols: Sequence[str] = (),
     ) -> None:
         self.spec = spec
         self.transport_context = transport_context
         self._protocol_factory = protocol_factory
         self._set_tls_context = set_tls_context
+        self._alpn_protocols = alpn_protocols
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._socket_file = (
             UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
@@ -72,6 +75,7 @@ class Listener:
             raise TransportError(
                 f"{self.spec.location}: transport {self.spec.name} cannot be secured: {error}"
             ) from None
+        self._set_alpn_protocols(context)
         try:
             sockets = self._listen()
         except OSError as error:
@@ -119,6 +123,7 @@ class Listener:
         except TlsError as error:
             log.emit("11-0007", transport=self.spec.name, reason=error)
             return
+        self._set_alpn_protocols(context)
         for reason in unusable:
             log.emit("11-0015", transport=self.spec.name, reason=reason)
         for acceptor in acceptors:
@@ -144,6 +149,10 @@ class Listener:
         """See `HandshakeFailureHandler`."""
         log = self.transport_context.engine.log
         log.emit("11-0009", transport=self.spec.name, address=address)
+
+    def _set_alpn_protocols(self, context: ssl.SSLContext | None) -> None:
+        if context is not None and self._alpn_protocols:
+            context.set_alpn_protocols(list(self._alpn_protocols))
 
     def _listen(self) -> list[socket.socket]:
         if self._socket_file is not None:

@@ -292,7 +292,7 @@ def test_missing_libraries_are_reported_with_what_brings_them(
         "</Transports></AMPSConfig>",
         tmp_path,
     )
-    monkeypatch.setattr(sql_transports, "missing_libraries", lambda: "duckdb")
+    monkeypatch.setattr(sql_transports, "missing_libraries", lambda _: "duckdb")
     problems = Problems()
     sql_transports.check_sql_libraries(spec, problems)
     (problem,) = problems

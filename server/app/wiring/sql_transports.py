@@ -1,4 +1,4 @@
-"""The transports that speak PostgreSQL's protocol: their construction, and the libraries they need.
+"""The transports for SQL: their construction, and the libraries they need.
 
 The libraries come with the extra `amperage[sql]`. They are imported when a configuration has such a
 transport, and not before: they take 60 MB and half a second.
@@ -24,15 +24,25 @@ if TYPE_CHECKING:
     from config_schema.spec.common import ModuleUse, Options
     from server.engine.engine import Engine
     from server.sql.connection import SqlTransport
+    from server.sql.flight.gateway import FlightGateway
     from server.sql.local_client import LocalSqlTransport
     from server.sql.services import SqlServices
+    from server.sql.tables.statistics_table import StatisticsAccess
     from server.statistics.statistics_thread import StatisticsThread
     from server.transports.connection import TransportContext
 
-SQL_PROTOCOL: Final = "postgresql"
-"""The name of the protocol in configurations."""
+POSTGRES_PROTOCOL: Final = "postgresql"
+FLIGHT_PROTOCOL: Final = "flight-sql"
+"""The names of the protocols in configurations."""
 
-_LIBRARIES: Final = ("duckdb", "sqlglot")
+_LIBRARIES: Final = {
+    POSTGRES_PROTOCOL: ("duckdb", "sqlglot"),
+    FLIGHT_PROTOCOL: ("duckdb", "sqlglot", "grpc"),
+}
+"""The libraries of each protocol, as they are imported."""
+SQL_PROTOCOLS: Final = frozenset(_LIBRARIES)
+"""The protocols of transports for SQL."""
+
 _INSTALL: Final = "pip install 'amperage[sql]'"
 
 
@@ -49,7 +59,7 @@ class ConsoleSql(NamedTuple):
 
 
 class SqlTransports:
-    """Makes the transports of an instance that speak PostgreSQL's protocol.
+    """Makes the transports of an instance for SQL.
 
     Args:
         spec: the instance's description.
@@ -66,23 +76,38 @@ class SqlTransports:
         self._spec = spec
         self._engine = engine
         self._services: SqlServices | None = None
+        self._gateway: FlightGateway | None = None
 
     def make_listener(
-        self, transport: TransportSpec, transport_context: TransportContext
+        self, protocol: str, transport: TransportSpec, transport_context: TransportContext
     ) -> Listener:
         """Return the listener of a transport.
+
+        Args:
+            protocol: a key of `SQL_PROTOCOLS`.
+            transport: the transport's description.
+            transport_context: the context of its connections.
 
         Raises:
             TransportError: a library is missing.
         """
-        missing = missing_libraries()
+        missing = missing_libraries(protocol)
         if missing:
             raise TransportError(
                 f"{transport.location}: transport {transport.name} needs {missing}, which comes"
                 f" with {_INSTALL}"
             )
+        make = (
+            self._make_flight_listener
+            if protocol == FLIGHT_PROTOCOL
+            else self._make_postgres_listener
+        )
+        return make(transport, transport_context)
+
+    def _make_postgres_listener(
+        self, transport: TransportSpec, transport_context: TransportContext
+    ) -> Listener:
         from server.sql.connection import PostgresConnection, SqlTransport, TlsUpgrade
-        from server.sql.tables.statistics_table import StatisticsAccess
 
         tls = TlsUpgrade(is_required=transport.tls is not None)
 
@@ -93,12 +118,8 @@ class SqlTransports:
         sql = SqlTransport(
             self._shared_services(),
             tls,
-            not accepts_any_client(transport.authentication, self._spec.authentication),
-            StatisticsAccess(
-                lambda: self.statistics,
-                shares_admin_access(self._spec, transport),
-                (transport.entitlement or self._spec.entitlement) is not None,
-            ),
+            self._asks_for_passwords(transport),
+            self._statistics_access(transport),
         )
         if self.console.transport is None:
             self.console = self._offer_to_console(transport, transport_context, sql)
@@ -109,6 +130,42 @@ class SqlTransports:
             set_tls_context,
         )
 
+    def _make_flight_listener(
+        self, transport: TransportSpec, transport_context: TransportContext
+    ) -> Listener:
+        from server.sql.flight.connection import FlightConnection, FlightTransport
+        from server.sql.flight.gateway import FlightGateway
+        from server.sql.flight.service import make_handlers
+
+        gateway = self._gateway = self._gateway or FlightGateway(make_handlers)
+        self._engine.security_switches.forget_functions.append(
+            (transport.name, partial(gateway.tokens.forget, transport.name))
+        )
+        flight = FlightTransport(
+            self._shared_services(),
+            gateway,
+            self._asks_for_passwords(transport),
+            self._statistics_access(transport),
+        )
+        return Listener(
+            transport,
+            transport_context,
+            partial(FlightConnection, transport_context, flight),
+            alpn_protocols=("h2",),
+        )
+
+    def _asks_for_passwords(self, transport: TransportSpec) -> bool:
+        return not accepts_any_client(transport.authentication, self._spec.authentication)
+
+    def _statistics_access(self, transport: TransportSpec) -> StatisticsAccess:
+        from server.sql.tables.statistics_table import StatisticsAccess
+
+        return StatisticsAccess(
+            lambda: self.statistics,
+            shares_admin_access(self._spec, transport),
+            (transport.entitlement or self._spec.entitlement) is not None,
+        )
+
     def _offer_to_console(
         self, transport: TransportSpec, transport_context: TransportContext, sql: SqlTransport
     ) -> ConsoleSql:
@@ -117,11 +174,13 @@ class SqlTransports:
         refusal = console_refusal(self._spec, transport)
         if refusal:
             return ConsoleSql(refusal=f"Transport {transport.name}: {refusal}")
-        trusts_users = not accepts_any_client(transport.authentication, self._spec.authentication)
+        trusts_users = self._asks_for_passwords(transport)
         return ConsoleSql(LocalSqlTransport(transport_context, sql, trusts_users=trusts_users))
 
     def close(self) -> None:
-        """End the processes of queries."""
+        """Stop the gRPC server, and end the processes of queries."""
+        if self._gateway is not None:
+            self._gateway.close()
         if self._services is not None:
             self._services.close()
 
@@ -202,9 +261,9 @@ def _module_of(use: ModuleUse | None) -> tuple[str, Options] | None:
     return None if use is None else (use.module, use.options)
 
 
-def missing_libraries() -> str:
-    """Return the names of the libraries for SQL that are not installed; empty if all are."""
-    return " and ".join(name for name in _LIBRARIES if find_spec(name) is None)
+def missing_libraries(protocol: str) -> str:
+    """Return the names of a protocol's libraries that are not installed; empty if all are."""
+    return " and ".join(name for name in _LIBRARIES[protocol] if find_spec(name) is None)
 
 
 def check_sql_libraries(spec: InstanceSpec, problems: Problems) -> None:
@@ -212,7 +271,7 @@ def check_sql_libraries(spec: InstanceSpec, problems: Problems) -> None:
     modules = {protocol.name: protocol.module for protocol in spec.protocols}
     for transport in spec.transports:
         protocol = modules.get(transport.protocol, transport.protocol)
-        if protocol == SQL_PROTOCOL and (missing := missing_libraries()):
+        if protocol in SQL_PROTOCOLS and (missing := missing_libraries(protocol)):
             problems.error(
                 transport.location,
                 "Protocol",

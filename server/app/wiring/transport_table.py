@@ -17,7 +17,7 @@ from amperage.wire.legacy.dialects import DIALECTS
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
 from config_schema.spec.exposure import accepts_any_client
 from config_schema.units import parse_external_address
-from server.app.wiring.sql_transports import SQL_PROTOCOL, ConsoleSql, SqlTransports
+from server.app.wiring.sql_transports import SQL_PROTOCOLS, ConsoleSql, SqlTransports
 from server.engine.connection_context import ConnectionContext
 from server.engine.engine import Engine
 from server.message_types.registry import DECLARED
@@ -234,8 +234,9 @@ class TransportTable:
             engine.security_switches.forget_functions.append(
                 (transport.name, ReplicationUsers(transport_context).forget)
             )
-        if self._base_protocol(transport) == SQL_PROTOCOL:
-            return self._sql.make_listener(transport, transport_context)
+        protocol = self._base_protocol(transport)
+        if protocol in SQL_PROTOCOLS:
+            return self._sql.make_listener(protocol, transport, transport_context)
         return Listener(
             transport, transport_context, self._protocol_factory(transport, transport_context)
         )

@@ -281,6 +281,7 @@ class QueryPlan:
                 _VECTOR_OIDS[kind]
                 if name in vectors and kind in _VECTOR_OIDS
                 else pg_types.result_oid(kind),
+                kind,
             )
             for name, kind in zip(names, types, strict=True)
         )

@@ -18,10 +18,12 @@ class QueryColumn(NamedTuple):
     Attributes:
         name: the name; several may have the same.
         oid: the OID of the type.
+        duckdb_type: the type in DuckDB.
     """
 
     name: str
     oid: int
+    duckdb_type: str = "VARCHAR"
 
 
 class Description(NamedTuple):

@@ -119,16 +119,15 @@ class ScanOnlyPlan:
         self._outputs: Final = outputs
         self._table: Final = None if reference is None else reference.relation.table
         columns = {} if self._table is None else {one.name: one for one in self._table.columns}
+        types = [
+            output.duckdb_type
+            if isinstance(output, _Constant)
+            else columns[output].type.duckdb_name
+            for output in outputs
+        ]
         self.columns: Final = tuple(
-            QueryColumn(
-                name,
-                pg_types.result_oid(
-                    output.duckdb_type
-                    if isinstance(output, _Constant)
-                    else columns[output].type.duckdb_name
-                ),
-            )
-            for name, output in zip(names, outputs, strict=True)
+            QueryColumn(name, pg_types.result_oid(type_), type_)
+            for name, type_ in zip(names, types, strict=True)
         )
         wanted = {output for output in outputs if isinstance(output, str)}
         self._scanned: Final = tuple(name for name in columns if name in wanted)

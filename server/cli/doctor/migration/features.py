@@ -165,7 +165,7 @@ FEATURES: Final = (
         "the transaction log", ("TransactionLog", "Tuning/TransactionLog"), "The transaction log"
     ),
     Feature("actions", ("Actions",), "Actions"),
-    Feature("queries in SQL", ("SQL", "Transports/Transport/Protocol=postgresql")),
+    Feature("queries in SQL", ("SQL", "Transports/Transport/Protocol=postgresql|flight-sql")),
     Feature("tuning", ("Tuning",)),
     Feature("libraries of the system", ("Externals",)),
 )

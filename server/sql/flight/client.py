@@ -1,0 +1,116 @@
+"""A client that has logged on: its session, its settings and what it has open.
+
+The session belongs to the engine's thread. Prepared statements and statements in progress belong to
+gRPC's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from server.sql.client_log import MAX_LOGGED, printable
+from server.sql.flight.prepared import PreparedStatements
+from server.sql.live.statements import LiveStatements
+from server.sql.query.live_terms import TopicName
+from server.sql.query.session import SqlSession
+from server.sql.query.statement import Statement, StatementKind
+from server.sql.tables.catalogue import SessionTables
+from server.util.rate_limited_log import host_of
+
+if TYPE_CHECKING:
+    from server.engine.session import Session
+    from server.sql.flight.statement_run import StatementRun
+    from server.sql.services import Post, SqlServices
+    from server.sql.tables.statistics_table import StatisticsAccess
+    from server.util.rate_limited_log import RateLimitedLog
+
+
+class FlightClient:
+    """A client that has logged on.
+
+    Args:
+        session: its session.
+        services: what all SQL connections share.
+        statistics: decides about access to statistics.
+        post: schedules a call on the engine's thread.
+        rate_limited_log: the log of what clients cause by what they ask for.
+
+    Attributes:
+        session: its session.
+        services: what all SQL connections share.
+        engine: executes queries.
+        settings: its settings.
+        post: schedules a call on the engine's thread.
+        live: publishes for NOTIFY.
+        runs: its statements in progress; on gRPC's thread.
+        prepared: its prepared statements; on gRPC's thread.
+        write_lock: held by the statement that writes, so that they take effect in their order.
+        is_closed: whether its session has ended.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        services: SqlServices,
+        statistics: StatisticsAccess,
+        post: Post,
+        rate_limited_log: RateLimitedLog,
+    ) -> None:
+        self.session: Final = session
+        self.services: Final = services
+        self.engine: Final = services.query_engine
+        self.settings: Final = SqlSession(
+            session.user, session.engine.settings.instance_name, session.number
+        )
+        self.post: Final = post
+        self.runs: Final[set[StatementRun]] = set()
+        self.prepared: Final = PreparedStatements()
+        self.write_lock: Final = asyncio.Lock()
+        self.is_closed = False
+        self._statistics: Final = statistics
+        self._rate_limited_log: Final = rate_limited_log
+        self.live: Final = LiveStatements(self.make_tables(), session, post, lambda _: None)
+        self.settings.notify = self._notify
+
+    def make_tables(self) -> SessionTables:
+        """Return the tables of the user, for one statement."""
+        return SessionTables(
+            self.services.tables,
+            self.session,
+            self.post,
+            self.services.limits.max_memory_bytes,
+            self._statistics,
+        )
+
+    def warn(self, text: str) -> None:
+        """Log an unknown part of the catalogue that a query asks for; from any thread."""
+        query = printable(text, MAX_LOGGED)
+        self.post(partial(self._log_limited, "16-0032", query=query))
+
+    def close(self, schedule: Callable[[Callable[[], None]], object]) -> None:
+        """End: the session has ended; on the engine's thread.
+
+        Args:
+            schedule: schedules a call on gRPC's thread.
+        """
+        self.is_closed = True
+        self.live.close()
+        schedule(self._cancel_all)
+
+    def _cancel_all(self) -> None:
+        for run in list(self.runs):
+            run.cancel("the connection was closed")
+
+    def _notify(self, channel: str, payload: str) -> None:
+        """Publish for `pg_notify`, as NOTIFY does."""
+        topic = TopicName("", channel, 0)
+        self.live.execute(Statement("", StatementKind.NOTIFY, "NOTIFY", topic=topic, value=payload))
+
+    def _log_limited(self, message_id: str, **fields: object) -> None:
+        session = self.session
+        self._rate_limited_log.emit(
+            message_id, host_of(session.address), client=session.client_name, **fields
+        )

@@ -1,0 +1,312 @@
+"""One execution of a statement: its result as record batches. Methods run on worker threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from server.sql.flight.arrow_types import (
+    live_schema,
+    parameter_type,
+    query_schema,
+    with_schema,
+)
+from server.sql.flight.prepared import PreparedFlightStatement
+from server.sql.live.feed import LiveWait
+from server.sql.live.statements import LiveStatements
+from server.sql.query.cancellation import Cancellation
+from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
+from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.tables.errors import ColumnsWidenedError
+from server.sql.write.writer import StatementWriter
+
+if TYPE_CHECKING:
+    from server.sql.flight.client import FlightClient
+    from server.sql.live.rows import LiveRows
+    from server.sql.query.live_terms import LiveTerms
+    from server.sql.query.results import QueryResult
+    from server.sql.write.writer import WriteSteps
+
+_MAX_PLANNED: Final = 3
+"""How often a query is planned, if its scan widens columns."""
+
+_QUERIES: Final = frozenset({StatementKind.SELECT, StatementKind.EXPLAIN, StatementKind.SHOW})
+_SETTINGS: Final = frozenset({StatementKind.SET, StatementKind.RESET})
+_TRANSACTIONS: Final = frozenset(
+    {
+        StatementKind.BEGIN,
+        StatementKind.COMMIT,
+        StatementKind.ROLLBACK,
+        StatementKind.SAVEPOINT,
+    }
+)
+
+_SUBSCRIBE: Final = "SUBSCRIBE"
+_COPY: Final = "COPY ("
+"""The beginning of the statement of PostgreSQL's clients that has a SUBSCRIBE."""
+
+
+def parse_one(text: str) -> Statement:
+    """Return the statement of a text.
+
+    Raises:
+        SqlError: the text is no SQL, has not one statement, or one that is not supported here.
+    """
+    if text.lstrip()[: len(_SUBSCRIBE)].upper() == _SUBSCRIBE:
+        return _parse_subscribe(text)
+    statements = parse(text)
+    if len(statements) != 1:
+        raise SqlError(SYNTAX_ERROR, "a call executes one statement")
+    (statement,) = statements
+    if statement.kind in _TRANSACTIONS:
+        raise transactions_refused()
+    if statement.kind not in {
+        *_QUERIES,
+        *_SETTINGS,
+        StatementKind.WRITE,
+        StatementKind.NOTIFY,
+    }:
+        raise SqlError(
+            FEATURE_NOT_SUPPORTED,
+            f"{statement.tag} is not a statement of Flight SQL",
+            hint="Results are streams: use SELECT and SUBSCRIBE.",
+            position=statement.offset + 1,
+        )
+    return statement
+
+
+def has_rows(statement: Statement) -> bool:
+    """Return whether a statement is a query or a SUBSCRIBE."""
+    return statement.kind in _QUERIES or statement.live is not None
+
+
+def transactions_refused() -> SqlError:
+    """Return the error of calls and statements that begin or end a transaction."""
+    return SqlError(
+        FEATURE_NOT_SUPPORTED,
+        "Flight SQL has no transactions on this server",
+        hint="Each statement takes effect by itself: use autocommit.",
+    )
+
+
+def _parse_subscribe(text: str) -> Statement:
+    try:
+        statements = parse(f"{_COPY}{text.rstrip().rstrip(';')}\n) TO STDOUT")
+    except SqlError as error:
+        raise _moved(error) from None
+    if len(statements) != 1 or statements[0].live is None:
+        raise SqlError(SYNTAX_ERROR, "a call executes one statement")
+    return statements[0]
+
+
+def _moved(error: SqlError) -> SqlError:
+    """Correct the position of an error in the text of a SUBSCRIBE."""
+    if error.position is not None:
+        error.position = max(1, error.position - len(_COPY))
+    return error
+
+
+class FlightStatement:
+    """One execution, or description, of a statement.
+
+    Args:
+        client: the client.
+        text: the statement.
+        parameters: the values of its parameters.
+        parsed: the text as it was parsed; None if it was not yet.
+
+    Attributes:
+        cancellation: cancels it; from any thread.
+        schema: the columns of its result, once it is opened.
+    """
+
+    def __init__(
+        self,
+        client: FlightClient,
+        text: str,
+        parameters: Sequence[object] = (),
+        parsed: Statement | None = None,
+    ) -> None:
+        self.cancellation: Final = Cancellation()
+        self.schema = pa.schema([])
+        self._client: Final = client
+        self._text: Final = text
+        self._parsed = parsed
+        self._parameters: Final = parameters
+        self._tables: Final = client.make_tables()
+        self.cancellation.on_cancel(self._tables.cancel)
+        self._rows: QueryResult | LiveRows | None = None
+        self._batches: Iterator[pa.RecordBatch | LiveWait] = iter(())
+        self._steps: WriteSteps | None = None
+
+    @property
+    def _statement(self) -> Statement:
+        if self._parsed is None:
+            self._parsed = parse_one(self._text)
+        return self._parsed
+
+    def has_rows(self) -> bool:
+        """Return whether it is a query or a SUBSCRIBE.
+
+        Raises:
+            SqlError: the text is no statement.
+        """
+        return has_rows(self._statement)
+
+    def prepare(self) -> PreparedFlightStatement:
+        """Return it as a prepared statement, with the types of its parameters and columns.
+
+        Raises:
+            SqlError: the statement is wrong.
+        """
+        statement = self._statement
+        columns, parameter_oids = self._describe()
+        parameters = pa.schema(
+            [(f"${number}", parameter_type(oid)) for number, oid in enumerate(parameter_oids, 1)]
+        )
+        return PreparedFlightStatement(self._text, statement, columns, parameters)
+
+    def describe_columns(self) -> pa.Schema:
+        """Return the columns of its result; none if it has none.
+
+        Raises:
+            SqlError: the statement is wrong.
+        """
+        return self._describe()[0]
+
+    def _describe(self) -> tuple[pa.Schema, Sequence[int]]:
+        """Return the columns of its result, and the OIDs of its parameters."""
+        statement, client = self._statement, self._client
+        if statement.live is not None:
+            rows = self._open_live(statement.live._replace(has_snapshot=False))
+            rows.close()
+            return live_schema(rows.columns), ()
+        if statement.kind is StatementKind.WRITE:
+            description = self._writer().describe(statement, (), self.cancellation)
+        else:
+            description = client.engine.describe(
+                statement, self._tables, client.settings, (), self.cancellation
+            )
+        self._warn(description.warnings)
+        return query_schema(description.columns or ()), description.parameter_oids
+
+    def open(self) -> None:
+        """Begin a query, or a SUBSCRIBE; plan it again if its columns are widened by its scan.
+
+        Raises:
+            SqlError: the statement is wrong, or fails before its first row.
+        """
+        for attempt in range(1, _MAX_PLANNED + 1):
+            try:
+                self._open()
+            except ColumnsWidenedError:
+                if attempt == _MAX_PLANNED:
+                    raise
+            else:
+                return
+
+    def next_batch(self) -> pa.RecordBatch | LiveWait | None:
+        """Return the next rows, or the wait for them; None at the end.
+
+        Raises:
+            SqlError: it fails or is cancelled.
+        """
+        for batch in self._batches:
+            if isinstance(batch, LiveWait):
+                return batch
+            if batch.num_rows:
+                return with_schema(batch, self.schema)
+        return None
+
+    def write(self) -> Future[Any] | int:
+        """Execute a statement that writes, or go on with it.
+
+        Returns:
+            What it waits for before it goes on, or the number of rows written at its end.
+
+        Raises:
+            SqlError: the statement is wrong, or a row is refused.
+        """
+        if self._steps is None:
+            self._steps = self._writer().run(
+                self._statement, self._parameters, (), self.cancellation
+            )
+        try:
+            return next(self._steps)
+        except StopIteration as end:
+            count: int = end.value
+            return count
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it publishes rows."""
+        return self._statement.kind is StatementKind.WRITE
+
+    def apply(self) -> None:
+        """Execute a statement that has and writes no rows: a setting, or NOTIFY.
+
+        Raises:
+            SqlError: the setting does not exist, or the message is refused.
+        """
+        statement, settings = self._statement, self._client.settings
+        if statement.kind is StatementKind.NOTIFY:
+            self._client.live.execute(statement)
+        elif statement.kind is StatementKind.RESET and statement.name == "ALL":
+            settings.reset()
+        elif statement.name is not None:
+            settings.set(statement.name, statement.value)
+
+    def close(self) -> None:
+        """End the result; harmless if it has ended."""
+        self._batches = iter(())
+        if self._steps is not None:
+            self._steps.close()
+        if self._rows is not None:
+            self._rows.close()
+
+    def _open(self) -> None:
+        client, terms = self._client, self._statement.live
+        if terms is not None:
+            rows = self._open_live(terms)
+            self._rows, self.schema, self._batches = rows, live_schema(rows.columns), rows.follow()
+            return
+        result = client.engine.execute(
+            self._statement,
+            self._tables,
+            client.settings,
+            self._parameters,
+            cancellation=self.cancellation,
+        )
+        self._warn(result.warnings)
+        self._rows, self.schema = result, query_schema(result.columns)
+        self._batches = result.batches()
+
+    def _open_live(self, terms: LiveTerms) -> LiveRows:
+        client = self._client
+        try:
+            plan = client.engine.plan_live(
+                self._statement,
+                self._tables,
+                client.settings,
+                self._parameters,
+                (),
+                self.cancellation,
+            )
+            self.cancellation.check()
+            live = LiveStatements(self._tables, client.session, client.post, lambda _: None)
+            return live.subscribe(terms, plan, self.cancellation)
+        except SqlError as error:
+            raise _moved(error) from None
+
+    def _writer(self) -> StatementWriter:
+        client = self._client
+        return StatementWriter(
+            client.session, self._tables, client.settings, client.engine, client.post
+        )
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            self._client.warn(warning)
