@@ -15,8 +15,11 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
+
+from server.util.daemon_threads import future_of
 
 MAX_THREADS: Final = 256
 MAX_USER_THREADS: Final = 192
@@ -29,6 +32,7 @@ _IDLE_TIMEOUT_S: Final = 10.0
 """The time after which a thread without a call ends."""
 
 _Call = Callable[[], object]
+_T = TypeVar("_T")
 
 
 class StatementThreads:
@@ -69,6 +73,17 @@ class StatementThreads:
             self._changed.notify()
             if self._idle_count < self._ready_count and self._thread_count < self._max_threads:
                 self._start_thread()
+
+    def call(self, function: Callable[[], _T], user: str) -> Future[_T]:
+        """Execute a function on a thread; return its future result.
+
+        Args:
+            function: the function.
+            user: see `submit`.
+        """
+        future, call = future_of(function)
+        self.submit(call, user)
+        return future
 
     def _start_thread(self) -> None:
         self._thread_count += 1

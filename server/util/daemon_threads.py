@@ -12,12 +12,30 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _IDLE_SECONDS: Final = 10.0
+
+
+def future_of(function: Callable[[], _T]) -> tuple[Future[_T], Callable[[], None]]:
+    """Return the future result of a function, and the call that executes it, on another thread."""
+    future: Future[_T] = Future()
+
+    def call() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = function()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    return future, call
 
 
 class DaemonThreadPool(ThreadPoolExecutor):
@@ -41,18 +59,7 @@ class DaemonThreadPool(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """See `concurrent.futures.Executor`."""
-        future: Future[_T] = Future()
-
-        def call() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                result = fn(*args, **kwargs)
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
+        future, call = future_of(partial(fn, *args, **kwargs))
         with self._changed:
             if self._is_closed:
                 raise RuntimeError("no calls are taken any more")

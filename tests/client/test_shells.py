@@ -331,7 +331,7 @@ def test_a_server_that_ends_the_connection_at_the_logon_may_be_of_another_kind(
         with scripted_peer(lambda *_: [HANG_UP]) as peer:
             async with new_client() as client:
                 await client.connect(uri(peer.port))
-                with pytest.raises(ConnectionLostError, match=r"of another kind than .* the URI"):
+                with pytest.raises(ConnectionLostError, match=r"of another type than .* the URI"):
                     await client.logon()
 
     asyncio.run(scenario())

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.sql.client_log import MAX_LOGGED, printable
 from server.sql.flight.prepared import PreparedStatements
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from server.sql.services import Post, SqlServices
     from server.sql.tables.statistics_table import StatisticsAccess
     from server.util.rate_limited_log import RateLimitedLog
+
+_T = TypeVar("_T")
 
 
 class FlightClient:
@@ -84,6 +87,10 @@ class FlightClient:
             self.services.limits.max_memory_bytes,
             self._statistics,
         )
+
+    def call(self, function: Callable[[], _T]) -> Future[_T]:
+        """Return the future result of a function that is called on a statement thread."""
+        return self.services.workers.call(function, self.session.user)
 
     def warn(self, text: str) -> None:
         """Log an unknown part of the catalogue that a query asks for; from any thread."""

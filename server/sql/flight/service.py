@@ -317,7 +317,7 @@ class FlightService:
     async def _read_metadata(self, client: FlightClient, name: str, command: Any) -> pa.Table:
         tables = client.make_tables()
         source = MetadataSource(client.settings.database, tables.tables)
-        future = client.services.workers.submit(metadata_table, name, command, source)
+        future = client.call(partial(metadata_table, name, command, source))
         return await asyncio.wrap_future(future)
 
     # ---- statements without rows, and parameters
@@ -368,7 +368,7 @@ class FlightService:
                     CONFIGURATION_LIMIT_EXCEEDED,
                     f"the parameters of a statement have at most {MAX_PARAMETER_BYTES} bytes",
                 )
-            call = client.services.workers.submit(reader.read, data.data_header, data.data_body)
+            call = client.call(partial(reader.read, data.data_header, data.data_body))
             await asyncio.wrap_future(call)
             data = await _read_data(context)
         return reader.rows

@@ -98,12 +98,12 @@ class StatementRun:
             failure = SqlError(QUERY_CANCELED, BY_CLIENT)
         if failure is not None:
             self._statement.cancellation.cancel(failure.message)
-        workers, close = self._client.services.workers, self._statement.close
+        close = self._statement.close
         with suppress(RuntimeError):  # the instance is stopping
             if self._step is None or self._step.done():
-                workers.submit(close)
+                self._client.call(close)
             else:
-                self._step.add_done_callback(lambda _: workers.submit(close))
+                self._step.add_done_callback(lambda _: self._client.call(close))
             self._client.post(partial(self._end, failure))
 
     def cancel(self, reason: str = BY_CLIENT) -> None:
@@ -117,7 +117,7 @@ class StatementRun:
     async def do(self, function: Callable[[], _ResultT]) -> _ResultT:
         """Return what a function returns that is called on a worker thread."""
         began_s = time.monotonic()
-        future = self._client.services.workers.submit(function)
+        future = self._client.call(function)
         self._step = future
         try:
             return await asyncio.wrap_future(future)
