@@ -116,7 +116,7 @@ class JobTarget:
         self._job_folder = path / FOLDER
         self._state_path = self._job_folder / "state.json"
         self._commit_path = self._job_folder / "commit.json"
-        self.work_folder = _beside(path)
+        self.work_folder = _work_folder_of(path)
         self.staging_folder = self.work_folder / "staging"
         self.checkpoint_folder = self._job_folder / "checkpoint"
 
@@ -267,7 +267,7 @@ class JobTarget:
         return os.path.relpath(path, self.path)
 
 
-def _beside(path: Path) -> Path:
+def _work_folder_of(path: Path) -> Path:
     """Return a folder on the file system of a target that readers of the target do not see.
 
     If the target is a mount point, that is a folder inside it.
@@ -309,14 +309,14 @@ def new_path(path: Path) -> Iterator[Path]:
         PipelineError: the path exists already.
     """
     refuse_existing(path)
-    half_made = path.with_name(path.name + ".tmp").resolve()
-    _remove(half_made)
+    temporary = path.with_name(path.name + ".tmp").resolve()
+    _remove(temporary)
     try:
-        yield half_made
+        yield temporary
     except BaseException:
-        _remove(half_made)
+        _remove(temporary)
         raise
-    half_made.rename(path)
+    temporary.rename(path)
 
 
 def refuse_existing(path: Path) -> None:

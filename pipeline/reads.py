@@ -21,7 +21,7 @@ from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
 
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_PREFIX: Final = "told filters: "
+_PREFIX: Final = "pushed filters: "
 
 
 class _FiltersError(Exception):

@@ -172,9 +172,9 @@ class BookmarkTrail:
 
     def _last_bookmarks(self) -> list[str]:
         """Return the bookmarks of the last messages of the recently active publishers."""
-        lately = self._recent_publishers | self._older_publishers
+        recent = self._recent_publishers | self._older_publishers
         last = islice(reversed(self._latest.items()), _MAX_NAMED)
-        return [f"{name}|{sequence}|" for name, sequence in last if name in lately]
+        return [f"{name}|{sequence}|" for name, sequence in last if name in recent]
 
     def is_new(self, bookmark: str) -> bool:
         """Record that a message has arrived.
@@ -208,9 +208,9 @@ class BookmarkTrail:
 
     def _evict_inactive_publisher(self) -> None:
         if len(self._latest) > _MAX_PUBLISHERS:
-            silent = next(iter(self._latest))
-            self._drop_holes(silent)
-            del self._latest[silent]
+            evicted = next(iter(self._latest))
+            self._drop_holes(evicted)
+            del self._latest[evicted]
 
     def _fill_hole(self, publisher: str, sequence: int) -> bool:
         """Remove a number from the skipped ranges; return whether it was in one."""
@@ -248,11 +248,11 @@ class BookmarkTrail:
             places: a bookmark for each log; see `SafePoint`.
         """
         point = SafePoint(self._received, bookmark, tuple(places))
-        self.can_go_on(point)
+        self.set_resume_point(point)
         if self.on_safe is not None:
             self.on_safe(point)
 
-    def can_go_on(self, point: SafePoint) -> None:
+    def set_resume_point(self, point: SafePoint) -> None:
         """Set a point at which the subscription can resume: all messages before it are received."""
         if point.bookmark is not None:
             self._safe_bookmark = point.bookmark
@@ -276,7 +276,7 @@ class BookmarkTrail:
         places = (f"{log}|{txid}|" for log, txid in self._places.items())
         return SafePoint(self._received, self._safe_bookmark, tuple(places))
 
-    def had(self) -> Iterator[PublisherProgress]:
+    def progress(self) -> Iterator[PublisherProgress]:
         """Yield the messages received from each publisher; the last active one comes last."""
         for publisher, latest in self._latest.items():
             yield PublisherProgress(publisher, latest, tuple(self._holes.get(publisher, ())))

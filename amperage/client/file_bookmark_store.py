@@ -53,7 +53,7 @@ class _SubscriptionState:
     def add_resume_point(self, point: SafePoint) -> bool:
         """Add a resume point; return whether it is valid already."""
         if not self.pending_points and point.behind == self.trail.received:
-            self.trail.can_go_on(point)
+            self.trail.set_resume_point(point)
             return True
         if self.pending_points and self.pending_points[-1].behind == point.behind:
             self.pending_points.pop()
@@ -72,7 +72,7 @@ class _SubscriptionState:
         if not self.pending_points or self.pending_points[0].behind != bookmark:
             return is_new, None
         point = self.pending_points.pop(0)
-        self.trail.can_go_on(point)
+        self.trail.set_resume_point(point)
         return is_new, point
 
 
@@ -200,7 +200,7 @@ class FileBookmarkStore:
             case b"L":
                 followed.trail.restore_last(text)
             case b"S":
-                followed.trail.can_go_on(_point(text))
+                followed.trail.set_resume_point(_point(text))
             case _:
                 raise StoreError(f"a record of a bookmark store is of an unknown kind: {kind!r}")
 
@@ -208,8 +208,8 @@ class FileBookmarkStore:
         for sub_id, followed in self._subscriptions.items():
             trail = followed.trail
             yield _packed(_BEGUN, sub_id, trail.start)
-            for had in trail.had():
-                yield _packed(_HAD, sub_id, _had_text(had))
+            for progress in trail.progress():
+                yield _packed(_HAD, sub_id, _had_text(progress))
             if trail.received is not None:
                 yield _packed(_LAST, sub_id, trail.received)
             yield _packed(_SAFE, sub_id, _point_text(trail.safe_point))

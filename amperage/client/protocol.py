@@ -390,7 +390,7 @@ class ClientProtocol(Commands):
         while True:
             frames_after_batch = reader.feed(data)
             if (batch := reader.take_batch()) is not None:
-                frames += _worth_taking(batch)
+                frames += _without_superseded_acks(batch)
             frames += frames_after_batch
             if isinstance(reader, FrameBatchReader) and frames_after_batch:
                 reader.learn(frames_after_batch[-1][0], _ACK)
@@ -579,7 +579,7 @@ class ClientProtocol(Commands):
             del self._requests[command_id]
 
 
-def _worth_taking(batch: FrameBatch) -> list[Frame]:
+def _without_superseded_acks(batch: FrameBatch) -> list[Frame]:
     """Return the frames of a batch; of acks that can be conflated, only the last."""
     frames = list(batch.frames())
     if batch.digits and isinstance(batch.keys, int):

@@ -118,7 +118,9 @@ class RecoveringProtocol(ClientProtocol):
         )
         self._store.logged_on(persisted, highest)
         unanswered = [
-            it for it in self._requests.values() if not it.is_done and not _is_covered(it)
+            request
+            for request in self._requests.values()
+            if not request.is_done and not _is_covered(request)
         ]
         if self._heartbeat_interval_s is not None and not self._is_awaiting_answer("heartbeat"):
             self.heartbeat(self._heartbeat_interval_s)

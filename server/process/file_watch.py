@@ -10,7 +10,7 @@ the directory of each link is watched, and the directory of its target. A report
 only a hint to read the file again: a change is a change of the content, after no event has come for
 a moment.
 
-Reading may take long, for ever even if a network file system does not answer, so it is not done on
+Reading may take long, without end if a network file system does not answer, so it is not done on
 the engine's thread. A file that is not a regular file counts as missing: reading a pipe would
 block.
 """

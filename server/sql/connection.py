@@ -613,7 +613,7 @@ class PostgresConnection(TransportConnection):
             self._post_answer(None, to_diagnostic(error))
         except FormatError as error:
             self._post_answer(None, Diagnostic(error.sqlstate, str(error)))
-        except Exception as error:  # a defect: the client must not wait for ever
+        except Exception as error:  # a defect: the client must not wait without end
             self._post_answer(
                 None, Diagnostic(INTERNAL_ERROR, f"internal error: {type(error).__name__}"), error
             )

@@ -24,7 +24,7 @@ class RecordedBatch(NamedTuple):
         client: the publisher's identity in their bookmarks.
         sequences: the numbers in their bookmarks.
         sow_keys: the SOW keys of their records as numbers; empty if they have none.
-        lifetime_s: their lifetime in seconds, 0 for ever.
+        lifetime_s: their lifetime in seconds, 0 for no limit.
         path: the instances that they have passed through, as in the log; empty if they were
             published here.
     """

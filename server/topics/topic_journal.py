@@ -51,7 +51,7 @@ class RecordedForm(NamedTuple):
     Attributes:
         data: the bodies, with extras.
         extras_length: bytes of extras behind each body.
-        expirations: lifetimes in seconds, 0 for ever.
+        expirations: lifetimes in seconds, 0 for no limit.
     """
 
     data: Sequence[bytes]
@@ -67,7 +67,7 @@ def encode_messages(
     Args:
         bodies: the bodies to record.
         envelope: the publisher's metadata of the messages.
-        expirations: lifetimes in seconds, 0 for ever.
+        expirations: lifetimes in seconds, 0 for no limit.
     """
     seconds = map_column(expirations, lambda one: min(max(one, 0), _MAX_SECONDS))
     correlation_ids = envelope.correlation_ids
@@ -292,7 +292,7 @@ class TopicJournal:
             body: the data to record.
             kind: the kind of entry.
             key: the SOW key of its record.
-            expiration: its lifetime in seconds, 0 for ever.
+            expiration: its lifetime in seconds, 0 for no limit.
             correlation_id: that of its record, which a delta may have from the previous state;
                 None for that of the message itself.
 

@@ -22,7 +22,7 @@ def test_suppressed_entries_of_a_cause_are_counted_when_the_minute_is_over() -> 
     assert limited.emit("25-0082", "host", number=0), "entries of another kind"
     log.entries.clear()
     clock.advance(MINUTE_S)
-    assert log.entries == [("01-0012", {"count": 2, "message": "25-0081", "who": "host"})]
+    assert log.entries == [("01-0012", {"count": 2, "message": "25-0081", "source": "host"})]
     assert limited.emit("25-0081", "host", number=0)
 
 
@@ -33,7 +33,7 @@ def test_too_many_causes_share_one_window() -> None:
         limited.emit("25-0081", number)
     assert len(log.entries) == MAX_CAUSES + MAX_ENTRIES_PER_MINUTE
     clock.advance(MINUTE_S)
-    assert log.entries[-1] == ("01-0012", {"count": 3, "message": "25-0081", "who": "others"})
+    assert log.entries[-1] == ("01-0012", {"count": 3, "message": "25-0081", "source": "others"})
 
 
 def test_a_limit_without_a_summary_says_whether_an_entry_is_worth_its_fields() -> None:

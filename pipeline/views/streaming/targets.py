@@ -156,16 +156,16 @@ class ParquetFiles:
     def apply_batch(self, events: DataFrame, batch: int) -> None:
         """See `ViewEventTarget.apply_batch`."""
         folder = self._path / f"batch={batch}"
-        half_made = self._path / f"_batch={batch}.tmp"
+        temporary = self._path / f"_batch={batch}.tmp"
         rows = events.select("key", "body", "timestamp", "is_gone")
         moment = F.timestamp_micros(F.expr("timestamp div 1000"))
         rows = rows.withColumn("timestamp", moment)
-        rows.write.mode("overwrite").parquet(str(half_made))
+        rows.write.mode("overwrite").parquet(str(temporary))
         shutil.rmtree(folder, ignore_errors=True)
-        if any(pq.read_metadata(file).num_rows for file in half_made.glob("*.parquet")):
-            half_made.rename(folder)
+        if any(pq.read_metadata(file).num_rows for file in temporary.glob("*.parquet")):
+            temporary.rename(folder)
         else:
-            shutil.rmtree(half_made)
+            shutil.rmtree(temporary)
 
 
 class LineTarget:

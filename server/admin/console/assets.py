@@ -1,8 +1,8 @@
 """The files of the page: read once, and sent verbatim.
 
 Their paths contain a digest of all their contents, `/console/<digest>/js/main.js`. So a browser may
-cache them for ever, modules import each other by relative paths, and a page never runs files of
-two versions: a page older than the server gets 404 for its files, and reports that.
+cache them without a limit of time, modules import each other by relative paths, and a page never
+runs files of two versions: a page older than the server gets 404 for its files, and reports that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Handles the failure of a helper thread: an essential one ends the process, others are logged.
 
 Clients wait for the work of essential threads: for the disk, or for other instances. Without the
-thread they would wait for ever, unnoticed. So the process exits at once, as in a crash, which loses
-nothing that was acknowledged: clients connect elsewhere or reconnect, and the operator restarts the
-server. The loss of a thread that no client waits for is only logged.
+thread they would wait without end, unnoticed. So the process exits at once, as in a crash, which
+loses nothing that was acknowledged: clients connect elsewhere or reconnect, and the operator
+restarts the server. The loss of a thread that no client waits for is only logged.
 """
 
 from __future__ import annotations

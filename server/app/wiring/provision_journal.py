@@ -72,7 +72,7 @@ def open_journal(
     """
     clock, emit = engine.clock, engine.log.emit
 
-    def tell(notice: JournalNotice) -> None:
+    def log_notice(notice: JournalNotice) -> None:
         emit(_MESSAGE_IDS[notice.event], text=notice.text)
         if notice.event is JournalEvent.DAMAGED and notice.txid:
             post(lambda: log.report_damaged(notice.txid))
@@ -85,7 +85,7 @@ def open_journal(
             journal_settings(spec, log_spec),
             lambda: int(clock.now() * _MICROSECONDS),
             on_durable,
-            tell,
+            log_notice,
         )
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None

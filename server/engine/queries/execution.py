@@ -161,7 +161,7 @@ class QueryExecution:
         started_at = self._scheduler.elapsed()
         try:
             return next(self._slices, self) is None
-        except Exception as error:  # any error: the client must not wait for ever
+        except Exception as error:  # any error: the client must not wait without end
             on_failure = self._on_failure
             self.cancel()
             on_failure(error)

@@ -1,7 +1,7 @@
 """One bookmark subscription, from its command to its end.
 
               begin                    caught up
-    looking up ---> reading for itself <---------> in the tail
+    looking up ---> with its own reader <--------> in the tail
                      |  ^   |           falls behind
               pause  |  |   | caught up, option live
                      v  |   v

@@ -62,10 +62,10 @@ def _sharing(topic: QueueTopic) -> str:
     counters = topic.core.counters
     proxy = ", acts for others" if topic.shared_queue.transfers.is_proxy else ""
     return (
-        f"  shared with other instances: {counters.transferred_in} messages were handed on to this"
+        f"  shared with other instances: {counters.transferred_in} messages have been moved to this"
         f" one, {counters.transferred_out} by it, {counters.owned_twice} of which had been"
         f" published at both (owned_twice); {counters.ended_elsewhere} were with consumers"
-        f" here when another one said that they were done{proxy}"
+        f" here when another one acknowledged them{proxy}"
     )
 
 

@@ -2,8 +2,8 @@
 
 An entry is settled at an instance when the instances that it is forwarded to have acknowledged it.
 So each of them waits for the next one. If an entry also waited for those before it in the log,
-whatever path they arrived on, instances in a ring would wait for each other for ever: each for an
-entry that it forwards, behind one that the other forwards. Entries that have arrived on one path
+whatever path they arrived on, instances in a ring would wait for each other without end: each for
+an entry that it forwards, behind one that the other forwards. Entries that have arrived on one path
 may wait for each other, though. The *rank* of an entry is the number of instances on its path, and
 among equal ones the name of the instance where it is. It waits only for copies of a higher rank:
 where it is forwarded to, its path is longer; and for a copy that has arrived there on another path
@@ -35,7 +35,7 @@ from server.storage.journal.format.layout import crc32c
 MAX_ACK_UNITS: Final = 16_384
 """Units of lanes that wait separately; beyond that, units are merged, and wait together."""
 
-_MIN_UNITS: Final = 2  # of a lane: merging must not delay for ever the unit that is next
+_MIN_UNITS: Final = 2  # of a lane: merging must not delay the unit that is next without end
 _BITS: Final = 16
 
 IsAcknowledged: TypeAlias = Callable[[int, Collection[EntryRoutingKey], str], bool]

@@ -86,7 +86,7 @@ class BatchColumns(NamedTuple):
             no numbers, the hash of the client name.
         kinds: their kinds, see `JournalEntryKind`.
         sow_keys: SOW keys as numbers, 0 for none.
-        expirations: seconds that they live from now on, 0 for ever.
+        expirations: their remaining lifetimes in seconds, 0 for no limit.
         checksums: of bodies with extras.
         data: the bodies with extras.
     """

@@ -149,11 +149,11 @@ class _TokenEndpoint:
         fields: Mapping[str, Any] = content if isinstance(content, dict) else {}
         error = fields.get("error")
         if isinstance(error, str) and error in _INSTANCE_ERRORS:
-            raise HttpClientError(f"{self.endpoint}: it says {error} of this instance")
+            raise HttpClientError(f"{self.endpoint}: it returned {error} for this instance")
         if error is not None:
             is_known = isinstance(error, str) and error in _KNOWN_ERRORS
             raise _CodeRefusedError(
-                f"{self.endpoint} says {error if is_known else 'an error of its own'}"
+                f"{self.endpoint} returned {error if is_known else 'an unknown error'}"
             )
         if status != 200:
             raise HttpClientError(f"{self.endpoint}: its status is {status}, expected 200")

@@ -641,7 +641,7 @@ class _CollectTask(Generic[_ResultT]):
         except StopIteration:
             with suppress(InvalidStateError):
                 self.results.set_result(self._found)
-        except Exception as error:  # any error: the worker thread must not wait for ever
+        except Exception as error:  # any error: the worker thread must not wait without end
             with suppress(InvalidStateError):
                 self.results.set_exception(error)
         return False

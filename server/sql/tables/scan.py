@@ -329,7 +329,7 @@ class TopicScan:
                     return True
         except StopIteration:
             return False
-        except Exception as error:  # any error: the worker thread must not wait for ever
+        except Exception as error:  # any error: the worker thread must not wait without end
             self._fail(error)
             return False
 

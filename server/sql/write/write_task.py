@@ -174,7 +174,7 @@ class WriteTask:
                     return True
         except SqlError as error:
             self._result.error = error
-        except Exception as error:  # a defect: the worker thread must not wait for ever
+        except Exception as error:  # a defect: the worker thread must not wait without end
             with suppress(InvalidStateError):
                 self.outcome.set_exception(error)
             return False

@@ -541,7 +541,7 @@ class StatementWriter:
         def run() -> None:
             try:
                 result.set_result(work())
-            except Exception as error:  # any error: the worker thread must not wait for ever
+            except Exception as error:  # any error: the worker thread must not wait without end
                 result.set_exception(error)
 
         self._post_call(run)

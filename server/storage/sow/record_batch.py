@@ -18,7 +18,7 @@ def expiry_times(lifetimes: FieldColumn, now: int) -> FieldColumn:
     """Return when records expire that are put at a given time; 0 for never.
 
     Args:
-        lifetimes: their lifetimes in nanoseconds; 0 for ever.
+        lifetimes: their lifetimes in nanoseconds; 0 for no limit.
         now: the time of the put, in nanoseconds since 1970.
     """
     return map_column(lifetimes, lambda lifetime: now + lifetime if lifetime else 0)

@@ -184,16 +184,13 @@ class SowTopicRecords:
         """Return the record of a publish. This changes nothing, except that a chain learns new ids.
 
         Args:
-            body: the message.
-            now: the time in nanoseconds since 1970.
-            sequence: the publish's place in the instance's order of changes, if already known.
-            bookmark: its bookmark, if already known.
-            topic: the topic published to, for a topic with a Pattern.
-            key: the SOW key that the publisher provided.
-            delta: the message holds only the fields that change.
-            expiration: seconds that the message lives, 0 for ever; None for the topic's default.
-            correlation_id: the publisher's correlation id; a delta without one keeps the record's.
-            context: the context that functions can read; SOW key and topic are filled in.
+            body: the message. now: the time in nanoseconds since 1970. sequence: the publish's
+            place in the instance's order of changes, if already known. bookmark: its bookmark, if
+            already known. topic: the topic published to, for a topic with a Pattern. key: the SOW
+            key that the publisher provided. delta: the message holds only the fields that change.
+            expiration: lifetime of the message in seconds, 0 for no limit; None for the topic's
+            default. correlation_id: the publisher's correlation id; a delta without one keeps the
+            record's. context: the context that functions can read; SOW key and topic are filled in.
 
         Returns:
             The record to be stored.
@@ -265,7 +262,7 @@ class SowTopicRecords:
         """Return when a message expires, in nanoseconds since 1970; 0 for never.
 
         Args:
-            expiration: seconds that it lives, 0 for ever; None for the topic's default.
+            expiration: its lifetime in seconds, 0 for no limit; None for the topic's default.
             now: the time in nanoseconds since 1970.
         """
         if expiration is not None:

@@ -48,7 +48,11 @@ def test_a_code_is_exchanged(tmp_path: Path) -> None:
 
 
 ANSWERS: Final[dict[str, tuple[Any, str, bool]]] = {
-    "an error of ours": ((401, {}, b'{"error": "invalid_client"}'), "says invalid_client", False),
+    "an error of ours": (
+        (401, {}, b'{"error": "invalid_client"}'),
+        "returned invalid_client",
+        False,
+    ),
     "an error of its own": (
         (400, {}, b'{"error": "code_abc", "error_description": "code_abc"}'),
         "returned an unknown error",

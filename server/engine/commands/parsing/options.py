@@ -37,7 +37,7 @@ _OPTION: Final = re.compile(
 )
 """One option with its separator. Client libraries join options by a comma behind each.
 
-Possessive quantifiers (`*+`) rule out backtracking, which would take for ever on a hostile text.
+Possessive quantifiers (`*+`) rule out backtracking, which would not end on a hostile text.
 """
 _MAX_OPTIONS: Final = 100
 """More than there are; each one may require a read to the end of the text."""

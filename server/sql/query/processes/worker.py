@@ -433,7 +433,7 @@ def _prepare_process() -> None:
 
 
 def _limit_memory(max_memory_bytes: int) -> None:
-    """Limit memory to what the process has, and the memory of a query; for ever."""
+    """Limit memory to what the process has and the memory of a query; the limit is final."""
     limit = _data_bytes() + max_memory_bytes + _LIMIT_SLACK_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_FILE_BYTES, _MAX_FILE_BYTES))

@@ -71,7 +71,7 @@ class BookmarkRequest:
     Attributes:
         starts: begin at the earliest of these.
         includes_start: an entry that is named as a start is delivered.
-        ends: stop at the latest of these; empty to go on for ever.
+        ends: stop at the latest of these; empty for no end.
         includes_end: an entry that is named as an end is delivered.
     """
 

@@ -30,7 +30,7 @@ cdef enum:
     RECORD_KIND = 1
     DELETED_KIND = 2
     NOWHERE = -1   # the location of a row that is not in use
-    NOBODY = -1    # the row of a slot that is free
+    NO_ROW = -1    # the row of a slot that is free
     TOGETHER = 64  # entries that are looked up as a batch
     FIRST_BITS = 10
 
@@ -161,7 +161,7 @@ cdef class Placing:
     cdef int apply_number(self, const Found *found) except -1:
         cdef Slot *slot = self.find(found.number)
         if found.is_record:
-            if slot.row == NOBODY:
+            if slot.row == NO_ROW:
                 slot.number, slot.row = found.number, self.new_row()
                 self._taken += 1
                 self.put(slot.row, found)
@@ -171,7 +171,7 @@ cdef class Placing:
             else:
                 self._live -= self._rooms.data.as_uints[slot.row]
                 self.put(slot.row, found)
-        elif slot.row != NOBODY:
+        elif slot.row != NO_ROW:
             self.forget(slot.row)
             self._keys[slot.row].is_number = False
             self.vacate(slot - self._slots)
@@ -216,7 +216,7 @@ cdef class Placing:
 
     cdef inline Slot *find(self, uint64_t number) noexcept nogil:
         cdef uint64_t place = home(number, self._bits), last = (<uint64_t>1 << self._bits) - 1
-        while self._slots[place].row != NOBODY and self._slots[place].number != number:
+        while self._slots[place].row != NO_ROW and self._slots[place].number != number:
             place = (place + 1) & last
         return &self._slots[place]
 
@@ -226,7 +226,7 @@ cdef class Placing:
         self._slots = new_slots(self._bits + 1)
         self._bits += 1
         for place in range(count):
-            if old[place].row != NOBODY:
+            if old[place].row != NO_ROW:
                 self.find(old[place].number)[0] = old[place]
         release(old)
         return 0
@@ -237,12 +237,12 @@ cdef class Placing:
         self._taken -= 1
         while True:
             other = (other + 1) & last
-            if self._slots[other].row == NOBODY:
+            if self._slots[other].row == NO_ROW:
                 break
             if (other - home(self._slots[other].number, self._bits)) & last >= (other - place) & last:
                 self._slots[place] = self._slots[other]
                 place = other
-        self._slots[place].row = NOBODY
+        self._slots[place].row = NO_ROW
 
     cdef int note(self, Py_ssize_t row, uint64_t number) except -1:
         """Store the number of a row; to read all numbers from the table would be slow."""
@@ -274,7 +274,7 @@ cdef Slot *new_slots(int bits) except NULL:
     if slots == NULL:
         raise MemoryError
     for place in range(count):
-        slots[place].row = NOBODY
+        slots[place].row = NO_ROW
     return slots
 
 

@@ -3,7 +3,7 @@
 Entries are only ever appended, at the *head*. A superseded entry stays in place until its slab,
 being the oldest, is cleaned: its live entries are appended again, and the slab is free. Since the
 oldest slab is always the one cleaned, no older entry is left that a deletion would have to hide, so
-deletions need not be kept for ever.
+deletions need not be kept.
 
 A recovery may still need a freed slab: until the commit point that frees it is itself on
 stable storage, that is, until one more commit has completed. It is not written to before.

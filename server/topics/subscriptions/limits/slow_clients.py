@@ -342,7 +342,7 @@ class ClientBacklog:
     def _write_pending(self) -> None:
         """Pass waiting bytes to the socket, oldest first, until it is stalled again.
 
-        A socket whose peer reads at the same time may never be: then other tasks run in between.
+        A socket whose peer reads at the same time may never stall: then other tasks run in between.
         """
         self._cancel_pending_writes()
         written = 0
