@@ -79,6 +79,7 @@ COMPILED: Final = (
     "server.queues.topic.acknowledgement",
     "server.queues.topic.delivery",
     "server.queues.topic.delivery_batch",
+    "server.queues.topic.delivery_scheduler",
     "server.queues.topic.depth_refill",
     "server.queues.topic.enqueue",
     "server.queues.topic.message_batch",

@@ -12,7 +12,7 @@ the input then waits in the session's input buffer (`InputBuffer`), and its sock
 meanwhile: backpressure makes the peer wait. All waiting work, connections as well as queries and
 replays, is in one queue. Between two polls of the sockets there is a scheduling round: each item of
 the queue gets at most one slice, items with more work go back to the end of the queue, and the
-round ends when its time is used up. An item that waits alone gets the whole round.
+round ends when its time is used up. If only a few items wait, each gets the whole round.
 
 The length of a round depends on the clients that would have to wait for its end. While there are
 clients that send little, rounds are short; a publisher that sends at full speed, and is the only
@@ -27,6 +27,10 @@ The event loop may deliver many reads of a busy connection in a row before it po
 the first one on, time counts as part of a round: input that arrives when it is used up has to wait,
 and the round that follows gives out no more than the rest of it. While there is a queue, reads of
 busy connections go to its end.
+
+Some work costs less the more of it is done at once, such as the deliveries of queues. It may be
+deferred (`defer_task`): it waits while other work goes on and adds to it in every round, for a
+moment at most.
 
 Output is flushed at the end of rounds, in a slice of its own. A write costs more than most
 messages, so outboxes with little in them are held for a moment while there is more work; and when
@@ -70,6 +74,9 @@ _MAX_BUSY_CONNECTIONS: Final = 256
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""
 
+_DEFERRED_SECONDS: Final = 0.002
+"""How long deferred work may wait, while other work adds to it."""
+
 _FLUSH_SHARE: Final = 1 / 3
 """How long outboxes are flushed, as a fraction of a round's length, while there is more work. With
 very many connections, a smaller value makes writes larger, and later."""
@@ -82,6 +89,10 @@ _SHORT_SLICE_SECONDS: Final = 0.000_2
 
 _MIN_SLICE_SECONDS: Final = 0.000_2
 """The shortest slice when many items share a round."""
+
+_FEW_TASKS: Final = 4
+"""Fewer other items than these wait for the next round instead of sharing this one: batches that
+fill longer slices cost less, and the wait is a few rounds at most."""
 
 LONG_READ_SIZE: Final = 64 * 1024
 """Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
@@ -147,6 +158,8 @@ class Scheduler:
         self._clock = clock
         self._outboxes = outboxes
         self._tasks: deque[EngineTask] = deque()
+        self._deferred_tasks: dict[EngineTask, float] = {}  # with the time until which they wait
+        self._is_deferral_extended = False  # since the last round
         self._slice_end_s = 0.0
         self._round_end_s = 0.0
         self._is_round_clock_running = False  # a long read has begun to use up the next round
@@ -223,6 +236,17 @@ class Scheduler:
         self._tasks.append(task)
         self._schedule_round()
 
+    def defer_task(self, task: EngineTask) -> None:
+        """Add work to the queue for slices once other work does not add to it any more.
+
+        Args:
+            task: the work; one that is deferred already has got more.
+        """
+        if task not in self._deferred_tasks:
+            self._deferred_tasks[task] = self.elapsed() + _DEFERRED_SECONDS
+            self._schedule_round()
+        self._is_deferral_extended = True
+
     def flush(self, skip_count: int = 0) -> None:
         """Flush outboxes, as far as there is time, and the rest in rounds.
 
@@ -272,7 +296,7 @@ class Scheduler:
         try:
             self._do_round()
         finally:
-            if self._tasks:  # even if this round has raised an exception
+            if self._tasks or self._deferred_tasks:  # even if this round has raised an exception
                 self._schedule_round()
 
     def _do_round(self) -> None:
@@ -280,18 +304,30 @@ class Scheduler:
         was_clock_running, self._is_round_clock_running = self._is_round_clock_running, False
         if not was_clock_running:
             self._round_end_s = now + self._round_length(now)
+        if self._deferred_tasks:  # also if no time is left: long reads then wait behind it
+            self._queue_deferred_tasks(now)
         if now < self._round_end_s and not self._outboxes.is_write_full:
             self._run_queued_tasks(now)
-        if was_clock_running or self._tasks:
+        if was_clock_running or self._tasks or self._deferred_tasks:
             self.flush_while_busy()
         else:
             self.flush()
+
+    def _queue_deferred_tasks(self, now: float) -> None:
+        """Queue deferred work in front, unless it is to wait for more."""
+        must_wait = bool(self._tasks) and self._is_deferral_extended
+        self._is_deferral_extended = False
+        for task, until in tuple(self._deferred_tasks.items()):
+            if not must_wait or now >= until:
+                del self._deferred_tasks[task]
+                self._tasks.appendleft(task)
 
     def _run_queued_tasks(self, now: float) -> None:
         """Share the rest of a round among the items of the queue."""
         for _ in range(len(self._tasks)):
             task = self._tasks.popleft()
-            share = (self._round_end_s - now) / (len(self._tasks) + 1)
+            waiting = len(self._tasks)
+            share = (self._round_end_s - now) / (1 if waiting < _FEW_TASKS else waiting + 1)
             self._slice_end_s = now + max(share, _MIN_SLICE_SECONDS)
             if self._run_slice(task, now):
                 self._tasks.append(task)

@@ -106,7 +106,11 @@ class SessionInput:
         if self.is_waiting:
             self._pause_reading()
             return
-        if self._scheduler.run_or_queue(self, len(chunk)) or self._is_suspended:
+        # A consumer does not wait for its acknowledgements: with short rounds for them, publishers
+        # would get less done.
+        is_acknowledging = self._session.ack_header_cache.was_last
+        must_wait = self._scheduler.run_or_queue(self, len(chunk), tolerates_delay=is_acknowledging)
+        if must_wait or self._is_suspended:
             self.is_waiting = True
             if not self._awaits_decision or self._buffer.has_input:
                 self._pause_reading()
@@ -182,6 +186,7 @@ class SessionInput:
             self._batch_size_estimator,
         )
         publish_batcher, elapsed = session.publish_batcher, scheduler.elapsed
+        ack_header_cache = session.ack_header_cache
         processor_time = scheduler.processor_time
         now = elapsed()
         while True:
@@ -205,6 +210,7 @@ class SessionInput:
             started_s = processor_time()
             batch_size = batch_size_estimator.estimate_batch_size(scheduler.time_left(now))
             executed = buffer.execute_frames(batch_size, publish_batcher, self._execute)
+            ack_header_cache.acknowledge_collected()
             self.messages_in += executed
             if not session.is_open:
                 session.closed_totals.messages_in += executed

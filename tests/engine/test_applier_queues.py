@@ -6,72 +6,20 @@ import json
 from pathlib import Path
 
 from amperage.wire.bookmarks import client_hash
-from config_schema.problems import Location
-from config_schema.spec import QueueSpec
-from server.expressions import BUILTINS
-from server.queues.topic.context import QueueServices
-from server.queues.topic.peers import QueuePeers
-from server.queues.topic.queue_table import QueueTable
-from server.queues.topic.recovery import recover_queues
 from tests.engine.incoming import (
     Make,
     essence,
     frames,
     publish,
 )
+from tests.engine.queues import serve_queues
 from tests.engine.replicas import Replica, Road
 from tests.engine.support import Core
 
 
 def serve_jobs(core: Core) -> None:
     """Queue `jobs` takes the messages of `work`, also those that are in the log already."""
-    spec = QueueSpec(
-        kind="Queue",
-        name="jobs",
-        message_type="json",
-        underlying_topic="work",
-        underlying_is_regex=False,
-        default_publish_target="work",
-        lease_period=None,
-        semantics="at-least-once",
-        max_backlog=None,
-        max_per_subscription_backlog=100,
-        expiration=None,
-        expiration_model="default",
-        filter="/skip IS NULL",
-        recovery_point="epoch",
-        fairness_model="fast",
-        leasing="sublet",
-        max_deliveries=0,
-        max_cancels=0,
-        retry_delay=None,
-        max_retry_delay=0,
-        dead_letter_topic="dead",
-        priority=None,
-        barrier_expression=None,
-        order_key=None,
-        file_backed_metadata=False,
-        target_queue_depth=None,
-        deferred_ack_expiration=86_400_000_000_000,
-        initial_owner=None,
-        group_local_queue_domain=None,
-        name_has_regex_characters=False,
-        location=Location("config.xml", 1),
-    )
-    engine = core.engine
-    services = QueueServices(
-        core.transaction_log,
-        engine.topics,
-        core.clock,
-        engine.scheduler.queue_task,
-        core.log,
-        QueuePeers(),
-        "group",
-        lambda message_type, name: False,
-    )
-    queues = QueueTable([spec], core.types, BUILTINS, "name", services)
-    engine.topics.use_queues(queues)
-    recover_queues(queues, core.transaction_log.journal, lambda: None, core.log)
+    serve_queues(core, {"jobs": "work"})
 
 
 def test_queues_take_what_comes_and_what_has_become_of_it(make: Make) -> None:

@@ -47,8 +47,8 @@ def test_a_logon_does_not_wait_for_long(core: Core, tmp_path: Path) -> None:
     second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
     assert second.take_frames() == []
     core.clock.time += 2.0
-    core.clock.turn()
-    core.clock.turn()
+    for _ in range(3):  # each of the two connections uses up rounds
+        core.clock.turn()
     assert first.hung_up
     assert len(numbers(first)) < 100
     assert [header["status"] for header, _ in second.take_frames()] == ["success"]

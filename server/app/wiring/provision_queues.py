@@ -10,6 +10,7 @@ from server.app.wiring.provision import ProvisionError
 from server.app.wiring.provision_replication import replicates
 from server.queues.topic.checkpoints import QueueCheckpoints
 from server.queues.topic.context import QueueServices
+from server.queues.topic.delivery_scheduler import DeliveryScheduler
 from server.queues.topic.queue_table import QueueTable
 from server.queues.topic.recovery import recover_queues
 from server.storage.journal import JournalUnreadableError
@@ -43,6 +44,7 @@ def provision_queues(
         engine.topics,
         engine.clock,
         engine.scheduler.queue_task,
+        DeliveryScheduler(engine.scheduler),
         engine.log,
         peers,
         spec.group,

@@ -109,6 +109,7 @@ class PublishBatcher:
     ) -> None:
         """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
+        session.ack_header_cache.acknowledge_collected()  # those of commands before these
         session.command = "publish"
         if keys is not None:
             self._publish_interleaved(header, keys, bodies, sequences)

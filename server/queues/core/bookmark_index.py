@@ -72,7 +72,11 @@ class PublisherIndex:
 
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
         """Append entries at consecutive places."""
-        if sequences[0] <= self.last_sequence or not _is_ascending(sequences):
+        if (
+            len(sequences) == 1
+            or sequences[0] <= self.last_sequence
+            or not _is_ascending(sequences)
+        ):
             self._append_each(sequences, first_place)
             return
         self._sequences.extend(sequences)

@@ -29,6 +29,8 @@ SHIFT: Final = 10
 SIZE: Final = 1 << SHIFT
 WITHIN: Final = SIZE - 1
 
+_FEW: Final = 8
+"""Messages up to which storing each value costs less than making arrays for slices."""
 _MIN_PUBLISHERS: Final = 10_000
 _PRESENT: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
 _AVAILABLE: Final = re.compile(re.escape(bytes((AVAILABLE,))) + b"*")
@@ -172,15 +174,22 @@ class MessageTable:
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
                 block = self._new_block()
-            part, length = (
-                slice(start_within_block, start_within_block + stop - start),
-                stop - start,
-            )
+            length = stop - start
             block.states.extend(bytes((AVAILABLE,)) * length)
-            block.txids[part] = _column("Q", txids[start:stop])
-            block.times[part] = _column("q", times[start:stop])
-            block.publishers[part] = array("I", (publisher.number,)) * length
-            block.sequences[part] = _column("Q", sequences[start:stop])
+            if length <= _FEW:
+                within = start_within_block
+                for index in range(start, stop):
+                    block.txids[within] = txids[index]
+                    block.times[within] = times[index]
+                    block.publishers[within] = publisher.number
+                    block.sequences[within] = sequences[index]
+                    within += 1
+            else:
+                part = slice(start_within_block, start_within_block + length)
+                block.txids[part] = _column("Q", txids[start:stop])
+                block.times[part] = _column("q", times[start:stop])
+                block.publishers[part] = array("I", (publisher.number,)) * length
+                block.sequences[part] = _column("Q", sequences[start:stop])
             self.end += length
             start = stop
         self.state_counts[AVAILABLE] += count

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from server.queues.topic.delivery_scheduler import DeliveryScheduler
     from server.queues.topic.peers import QueuePeers
     from server.topics.topic_table import TopicTable
     from server.topics.transaction_log import TransactionLog
@@ -24,6 +25,7 @@ class QueueServices:
         topics: the other topics; used only after all of them exist.
         clock: the time, and timers.
         schedule: schedules work in time slices.
+        deliveries: schedules the deliveries of all queues.
         events: the server's log.
         queue_peers: the other instances.
         group: the Group of this instance.
@@ -36,6 +38,7 @@ class QueueServices:
         topics: TopicTable,
         clock: Clock,
         schedule: Callable[[EngineTask], None],
+        deliveries: DeliveryScheduler,
         events: ServerLog,
         queue_peers: QueuePeers,
         group: str,
@@ -45,6 +48,7 @@ class QueueServices:
         self.topics: Final = topics
         self.clock: Final = clock
         self.schedule: Final = schedule
+        self.deliveries: Final = deliveries
         self.events: Final = events
         self.queue_peers: Final = queue_peers
         self.group: Final = group

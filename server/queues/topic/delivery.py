@@ -86,9 +86,11 @@ class QueueDeliveryTask:
 
     def wake(self) -> None:
         """Schedule a delivery slice, unless deliveries are paused."""
-        if not self._is_awake and not self._is_stalled:
+        if self._is_awake:
+            self._services.deliveries.note_addition()
+        elif not self._is_stalled:
             self._is_awake = True
-            self._services.schedule(self)
+            self._services.deliveries.add_queue(self)
 
     def forget_subscription(self, subscription: Subscription) -> None:
         """Forget an ended subscription; a no-op if nothing was delivered to it."""
