@@ -46,6 +46,17 @@ logon = false
 """
 
 
+def test_a_server_without_topics_does_without_pandas(tmp_path: Path) -> None:
+    """Arrow imports it with its first array, where it is installed: a third of a second."""
+    pytest.importorskip("pandas")
+    with sql_server(tmp_path, topics="") as sql:
+        with sql.connect() as connection:
+            assert connection.execute("SELECT 'a', ARRAY[1, 2]").fetchall() == [("a", [1, 2])]
+        maps = Path(f"/proc/{sql.server.process.pid}/maps").read_text()
+    assert "pyarrow" in maps
+    assert "pandas" not in maps
+
+
 def test_users_see_what_they_may_read(tmp_path: Path) -> None:
     write_users(tmp_path, USERS)
     with sql_server(tmp_path, elements=MODULES) as sql:

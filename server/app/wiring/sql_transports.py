@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.spec.exposure import accepts_any_client, is_exposed
+from server.expressions.backends import columns
 from server.security.certificates import channel_binding_of
 from server.storage.sow.records import NANOSECONDS
 from server.transports.listener import Listener, TransportError
@@ -97,6 +98,7 @@ class SqlTransports:
                 f"{transport.location}: transport {transport.name} needs {missing}, which comes"
                 f" with {_INSTALL}"
             )
+        columns.warm_up()  # also without topics, which call it
         make = (
             self._make_flight_listener
             if protocol == FLIGHT_PROTOCOL

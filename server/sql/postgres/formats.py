@@ -107,7 +107,10 @@ _QUOTED_ELEMENT: Final = r'^$|^(?i:null)$|[{}",\\\s\v]'
 _QUOTED_FIELD: Final = r'^$|[(),"\\\s\v]'
 
 _BINARY: Final = pa.binary()
-_EMPTY: Final = pa.scalar(b"", _BINARY)
+# Built from buffers: pa.scalar() imports pandas where it is installed, see columns.warm_up().
+_EMPTY: Final = pa.BinaryArray.from_buffers(
+    _BINARY, 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")]
+)[0]
 
 Piece: TypeAlias = "pa.Array | pa.Scalar"
 """An array of the type binary or string, or one value for all rows."""
