@@ -9,9 +9,10 @@ constants, with conditions that the record store decides exactly (`pushdown`). T
 and their order are those that DuckDB would return. All other queries are executed by DuckDB, as
 are those with a condition that is not exact for the values of their parameters.
 
-A plan is made from the client's tree, and depends on nothing but the text, the types of parameters,
-and the table as the user sees it. So it is kept and used again for the same user, as long as the
-name means a table with the same columns. It contains no entitlement: the scan applies that.
+A plan is made from the tree of the query, and depends on nothing else but the types of parameters,
+and the table as the user sees it. So it is kept with the tree, which prepared statements and equal
+texts have in common, and is used again for the same user, as long as the name means a table with
+the same columns. It contains no entitlement: the scan applies that.
 """
 
 from __future__ import annotations
@@ -194,11 +195,18 @@ class ScanOnlyPlan:
                 raise translate(DuckDbError((ROW_TOO_LARGE,), str(error)), None) from None
 
 
+class _KeptPlan(NamedTuple):
+    """A plan with its tree, so that no other tree gets the same identity."""
+
+    tree: exp.Expr
+    plan: ScanOnlyPlan
+
+
 class ScanOnlyPlans:
     """The plans of an instance, of which the last ones are kept."""
 
     def __init__(self) -> None:
-        self._plans: Final = LruCache[tuple[str, tuple[int, ...], str], ScanOnlyPlan](_MAX_PLANS)
+        self._plans: Final = LruCache[tuple[int, tuple[int, ...], str], _KeptPlan](_MAX_PLANS)
 
     def find(
         self, statement: Statement, tables: Sequence[Table], oids: Sequence[int], user: str
@@ -211,13 +219,16 @@ class ScanOnlyPlans:
             oids: the types of parameters that the client asks for.
             user: the user.
         """
-        key = (statement.text, tuple(oids), user)
-        plan = self._plans.get(key)
-        if plan is not None and plan.is_of(tables):
-            return plan
-        plan = None if statement.tree is None else make_plan(statement.tree, tables, oids)
+        tree = statement.tree
+        if tree is None:
+            return None
+        key = (id(tree), tuple(oids), user)
+        kept = self._plans.get(key)
+        if kept is not None and kept.plan.is_of(tables):
+            return kept.plan
+        plan = make_plan(tree, tables, oids)
         if plan is not None and len(statement.text) <= _MAX_TEXT_LENGTH:
-            self._plans.put(key, plan)
+            self._plans.put(key, _KeptPlan(tree, plan))
         return plan
 
 

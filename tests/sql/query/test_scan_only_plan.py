@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -236,3 +237,12 @@ def test_a_plan_is_made_anew_when_the_columns_of_its_table_change(engine: QueryE
         result = engine.execute(statement, MemorySource({table: RECORDS}), session())
         assert [column.name for column in result.columns] == [one.name for one in table.columns]
         result.close()
+
+
+def test_a_plan_is_that_of_its_tree_whatever_the_text_is(engine: QueryEngine) -> None:
+    (first,) = parse("select id from things where id = 7")
+    (second,) = parse("select t from things where id = 3")
+    second = replace(second, text=first.text)  # as of a statement that writes
+    for statement, expected in ((first, 7), (second, ""), (first, 7)):
+        (batch,) = engine.execute(statement, source(), session()).batches()
+        assert batch.column(0).to_pylist() == [expected]
