@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from server.expressions.backends.columns import column_of, column_of_raw
+from server.expressions.backends.columns import NumberColumn, column_of, column_of_raw
 from server.message_types.bulk import BulkMessageType, bulk_extractor, join
 from server.sql.query.tables import SqlType
 from server.sql.tables.arrow_columns import common_type, to_arrow, to_text, type_of_column
 from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.row_chunk import RowChunk
 
 if TYPE_CHECKING:
     from server.expressions.backends.columns import Column
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
-    from server.sql.tables.row_chunk import RowChunk
     from server.sql.tables.scan import ScanPlan
 
 _BODY_BATCH_SIZE: Final = 256
 """Bodies that are read at once: few enough to fit the processor's cache."""
+
+
+_MIN_CHUNK_ROWS: Final = 1024
+"""Rows of a chunk, on average, below which they are copied together: each chunk costs the
+readers of the table."""
 
 
 class MisfitError(Exception):
@@ -60,7 +67,9 @@ def to_arrow_table(plan: ScanPlan, chunks: Sequence[RowChunk]) -> pa.Table:
             arrow_type = output.value.type.arrow_type
             parts = [_metadata_array(chunk, output) for chunk in chunks]
             arrays.append(pa.chunked_array(parts, arrow_type))
-    return pa.table(arrays, names=names)
+    table = pa.table(arrays, names=names)
+    is_sparse = count < _MIN_CHUNK_ROWS * len(chunks)
+    return table.combine_chunks() if is_sparse else table
 
 
 def _field_arrays(
@@ -73,20 +82,21 @@ def _field_arrays(
     misfits: dict[Path, SqlType] = {}
     read_bodies: Callable[[Sequence[bytes]], Sequence[Column]] | None = None
     order = [field.path for field in fields]
-    for chunk in chunks if fields else ():
-        parts: list[tuple[Path, Column]] = []
+    columns: dict[Path, list[Column]] = {path: [] for path in paths}
+    for chunk in _merged(chunks) if fields else ():
         if chunk.columns is not None:
             for path, column in zip(order, chunk.columns, strict=True):
-                parts.append(
-                    (path, column if chunk.offsets is None else column.take(chunk.offsets))
+                columns[path].append(
+                    column if chunk.offsets is None else column.take(chunk.offsets)
                 )
         elif chunk.bodies is not None:
             read_bodies = read_bodies or body_reader(message_type, order)
             for start in range(0, chunk.row_count, _BODY_BATCH_SIZE):
-                columns = read_bodies(chunk.bodies[start : start + _BODY_BATCH_SIZE])
-                parts += zip(order, columns, strict=True)
-        for path, column in parts:
-            sql_type = types[path]
+                read = read_bodies(chunk.bodies[start : start + _BODY_BATCH_SIZE])
+                for path, column in zip(order, read, strict=True):
+                    columns[path].append(column)
+    for path, sql_type in types.items():
+        for column in _joined(columns.pop(path)):
             kind = None if sql_type is SqlType.TEXT else type_of_column(column)
             if kind is not None and (wider := common_type(sql_type, kind)) is not sql_type:
                 misfits[path] = common_type(misfits.get(path), wider) or sql_type
@@ -95,6 +105,37 @@ def _field_arrays(
     if misfits:
         raise MisfitError(misfits)
     return arrays
+
+
+def _merged(chunks: Sequence[RowChunk]) -> Iterator[RowChunk]:
+    """Yield chunks of fields; those that follow each other with bodies are one, to be parsed."""
+    for has_columns, group in groupby(chunks, lambda chunk: chunk.columns is not None):
+        if has_columns:
+            yield from group
+            continue
+        bodies = [body for chunk in group for body in chunk.bodies or ()]
+        yield RowChunk(len(bodies), bodies=bodies)
+
+
+def _joined(columns: Sequence[Column]) -> Iterator[Column]:
+    """Yield columns; small ones of numbers of one kind that follow each other are one."""
+    for dtype, group in groupby(columns, _dtype_of_small):
+        if dtype is None:
+            yield from group
+            continue
+        parts = [column for column in group if isinstance(column, NumberColumn)]
+        has_nulls = any(column.valid is not None for column in parts)
+        yield NumberColumn(
+            np.concatenate([column.values for column in parts]),
+            np.concatenate([column.valid_mask() for column in parts]) if has_nulls else None,
+        )
+
+
+def _dtype_of_small(column: Column) -> np.dtype[Any] | None:
+    """Return the type of the numbers of a small column; None for all others."""
+    if not isinstance(column, NumberColumn) or column.integers is not None:
+        return None
+    return column.values.dtype if len(column) < _MIN_CHUNK_ROWS else None
 
 
 def read_fields(

@@ -117,10 +117,15 @@ class MemoIndexes:
         """
         while len(self._blocks) <= index:
             self._blocks.append(_ColumnBlock())
-        self.fields.update(dict.fromkeys(fields))
         block = self._blocks[index]
         first = index * MEMO_BLOCK_ROWS
         length = min(MEMO_BLOCK_ROWS, self._store.row_capacity - first)
+        if not block.changes:  # warm scans do little else
+            known = [block.columns.get(field) for field in fields]
+            columns = [entry[0] for entry in known if entry is not None]
+            if len(columns) == len(fields) and all(len(column) == length for column in columns):
+                return columns
+        self.fields.update(dict.fromkeys(fields))
         missing = tuple(field for field in dict.fromkeys(fields) if field not in block.columns)
         if missing:
             new_columns = self._read_columns(first, range(length), missing)
@@ -135,7 +140,7 @@ class MemoIndexes:
             self._update_columns(
                 block, first, tuple(stale_fields), included_changes, range(old_length, length)
             )
-        if all(
+        if block.changes and all(
             included_changes == len(block.changes) for _, included_changes in block.columns.values()
         ):
             block.changes.clear()
