@@ -1,30 +1,44 @@
 """What others wait for while one client is busy: latencies beside each kind of load.
 
-    python -m benchmarks.fairness
+    python -m benchmarks.fairness [--only TEXT]
 
 The quiet pair, a publisher and a subscriber, passes 1,000 messages a second. Beside it, through the
 same server, one client after the other does as much as it can: publishes, queries, replays,
-subscribes. nats-server is measured beside what it has, too.
+subscribes, scans by SQL. nats-server is measured beside what it has, too.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import multiprocessing
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from benchmarks.harness import Server, amperage, nats, tool
+import psycopg
+
+from benchmarks.harness import Server, amperage, free_port, nats, tool
 from benchmarks.tables import print_table
 
 SECONDS = 3
 RECORDS = 20_000
+SCANNED_RECORDS = 1_000_000
+SQL_WARM_UP_S = 10
+"""The time until the first scan has made memo indexes, of which 3 us per record are the cost."""
+SQL_TRANSPORT = """
+    <Transport>
+      <Name>sql</Name><Type>tcp</Type><Protocol>postgresql</Protocol>
+      <InetAddr>127.0.0.1:{port}</InetAddr>
+    </Transport>
+"""
 ELEMENTS = """
   <SOW>
     <Topic>
@@ -33,6 +47,10 @@ ELEMENTS = """
     </Topic>
     <Topic>
       <Name>queried</Name><MessageType>json</MessageType><Key>/id</Key>
+      <Durability>transient</Durability>
+    </Topic>
+    <Topic>
+      <Name>scanned</Name><MessageType>json</MessageType><Key>/id</Key>
       <Durability>transient</Durability>
     </Topic>
   </SOW>
@@ -55,12 +73,14 @@ class Load:
         arguments: those of the load generator, if it makes the load.
         busy: makes it otherwise.
         everywhere: whether other servers have the same thing.
+        is_sql: whether it is made through the transport for SQL.
     """
 
     name: str
     arguments: Sequence[str] = ()
     busy: Busy | None = None
     everywhere: bool = False
+    is_sql: bool = False
 
 
 class Peer:
@@ -114,6 +134,15 @@ def subscribe(port: int, stop: multiprocessing.synchronize.Event) -> None:
         peer.read_until(b'"cid":"end"')
 
 
+def execute(statement: str, port: int, stop: multiprocessing.synchronize.Event) -> None:
+    """Execute a statement of SQL, again and again."""
+    with psycopg.connect(
+        host="127.0.0.1", port=port, user="busy", dbname="any", autocommit=True
+    ) as connection:
+        while not stop.is_set():
+            connection.execute(statement)
+
+
 LOADS = (
     Load("nothing", everywhere=True),
     Load("publishes", ("-topic", "busy"), everywhere=True),
@@ -124,23 +153,50 @@ LOADS = (
     Load("queries", busy=query),
     Load("replays", busy=replay),
     Load("subscribing by the thousand", busy=subscribe),
+    Load(
+        f"SQL, aggregate of {SCANNED_RECORDS:,} records",
+        busy=partial(execute, "SELECT region, sum(qty * price) FROM scanned GROUP BY region"),
+        is_sql=True,
+    ),
+    Load(
+        f"SQL, condition on {SCANNED_RECORDS:,} records",
+        busy=partial(execute, "SELECT count(*) FROM scanned WHERE qty = 7"),
+        is_sql=True,
+    ),
+    Load(
+        "SQL, history",
+        busy=partial(execute, "SELECT count(*), sum(qty) FROM history.logged"),
+        is_sql=True,
+    ),
 )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(prog="benchmarks.fairness")
+    parser.add_argument("--only", default="", help="loads with this text in their names")
+    only: str = parser.parse_args(arguments).only
+    sql_port = free_port()
     with contextlib.ExitStack() as running:
         directory = running.enter_context(tempfile.TemporaryDirectory())
-        ours = running.enter_context(amperage(ELEMENTS.format(directory=directory)))
+        ours = running.enter_context(
+            amperage(
+                ELEMENTS.format(directory=directory),
+                transports=SQL_TRANSPORT.format(port=sql_port),
+            )
+        )
         theirs = running.enter_context(nats())
-        seed = ("-mode", "sowseed", "-size", "256", "-n", str(RECORDS))
-        ours.load(*seed, "-topic", "queried")
+        seed = ("-mode", "sowseed", "-size", "256")
+        ours.load(*seed, "-topic", "queried", "-n", str(RECORDS))
+        ours.load(*seed, "-topic", "scanned", "-n", str(SCANNED_RECORDS))
         ours.load("-topic", "logged", "-n", str(RECORDS))
         rows: list[Sequence[object]] = []
         for load in LOADS:
+            if only not in load.name and load is not LOADS[0]:
+                continue
             for server in (ours, theirs):
                 if server is not None and (server is ours or load.everywhere):
-                    with _beside(server, load):
+                    with _beside(server, load, sql_port):
                         rows.append((f"{load.name}, {server.name}", *_latencies(server)))
     head = ("beside", "p50 us", "p99 us", "max us")
     print_table("A quiet pair at 1,000 messages a second", head, rows)
@@ -152,13 +208,14 @@ def _latencies(server: Server) -> tuple[float, float, float]:
 
 
 @contextlib.contextmanager
-def _beside(server: Server, load: Load) -> Iterator[None]:
+def _beside(server: Server, load: Load, sql_port: int) -> Iterator[None]:
     """Have a load made while the body runs."""
     if load.busy is not None:
         stop = multiprocessing.Event()
-        process = multiprocessing.Process(target=load.busy, args=(server.port, stop))
+        port = sql_port if load.is_sql else server.port
+        process = multiprocessing.Process(target=load.busy, args=(port, stop))
         process.start()
-        time.sleep(0.5)
+        time.sleep(SQL_WARM_UP_S if load.is_sql else 0.5)
         yield
         stop.set()
         process.join()
@@ -175,4 +232,4 @@ def _beside(server: Server, load: Load) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -65,6 +65,9 @@ _WARM_UP_FIELDS: Final = 16
 _DENSE_ROWS: Final = 256
 """Rows of a block from which on its memo indexes are made; below, bodies are parsed."""
 
+_WARM_BLOCKS: Final = 2
+"""Blocks that are tested in a time slice before its time is looked at."""
+
 _RECORD_BATCH_SIZE: Final = 500
 _REDACTION_BATCH_SIZE: Final = 100
 """Records that are read, and bodies of which hidden fields are removed, in a time slice."""
@@ -149,6 +152,11 @@ class ColumnQuery(Query):
     def _is_single_slice(self) -> bool:
         """False: the rows of a single slice would be returned as records."""
         return False
+
+    @property
+    def _max_slice_blocks(self) -> int:
+        """A few: a step of a `TopicScan` ends by the time that it has taken."""
+        return _WARM_BLOCKS
 
     def chunks(self) -> Iterator[Sequence[RowChunk]]:
         """Yield the rows found in each slice of the work, perhaps none."""

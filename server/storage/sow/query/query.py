@@ -189,6 +189,11 @@ class Query(Iterator[list[Record]]):
         """True if little work is done per record."""
         return self._ordering is None and not self._batch_size.needs_slices
 
+    @property
+    def _max_slice_blocks(self) -> int:
+        """The number of blocks of a slice, if hardly any of their records have to be parsed."""
+        return _WARM_BLOCKS
+
     def _read_matches(self, rows: Sequence[int]) -> list[Record]:
         """Return all results at once, where few records have to be read."""
         row_mask, read_record, test = self._row_mask, self._table.store.read_record, self._is_wanted
@@ -267,7 +272,7 @@ class Query(Iterator[list[Record]]):
                 unread += self._table.key_hashes.count_unread(
                     block_rows, self._row_mask[block_rows]
                 )
-            if blocks and (parsed + unread > MEMO_BLOCK_ROWS or blocks == _WARM_BLOCKS):
+            if blocks and (parsed + unread > MEMO_BLOCK_ROWS or blocks == self._max_slice_blocks):
                 yield _SliceResult(rows, saved)
                 blocks = parsed = 0
                 rows, saved = list[int](), list[tuple[int, Record]]()
