@@ -42,7 +42,7 @@ _SERVES: Final = "initialization completed"
 _OF_MAKE: Final = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"}
 _SUBSCRIBED: Final = " entered: subscription id "
 
-_PORT: Final = re.compile(r"(?<=[:>=])(8085|9[01]\d\d)\b")
+_PORT: Final = re.compile(r"(?<=[:>=])(8085|5433|9[01]\d\d)\b")
 _VARYING: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)|\d{8}T[\d.]+Z?"), "MOMENT"),
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d+\b|\b[\d.]+ ?(ms|seconds)\b"), "DURATION"),

@@ -112,6 +112,10 @@ def test_samples_over_time(sql: SqlServer) -> None:
         " ORDER BY 1",
     )
     assert found[-1][2] == 50
+    now = datetime.now(UTC)
+    assert all(now - timedelta(hours=1) < row[0] <= now for row in found)
+    (latest,) = rows(sql, "SELECT DISTINCT _timestamp FROM amps_stats.sow")
+    assert now - timedelta(hours=1) < latest[0] <= datetime.now(UTC)
     middle = found[1][0]
     later = rows(
         sql,

@@ -33,6 +33,7 @@ from server.statistics.history import MAX_TIMESTAMP
 from server.statistics.reader import ReaderBusyError
 from server.statistics.resources import LIFETIMES, RESOURCES
 from server.statistics.schema import ColumnType
+from server.statistics.timestamps import UNIX_EPOCH
 
 if TYPE_CHECKING:
     from server.security.permissions import Permissions
@@ -195,7 +196,7 @@ class SessionStatistics:
     ) -> list[EntryRow]:
         first, last = 0, MAX_TIMESTAMP
         for bound in request.bounds:
-            moment = int(bound.value) // _MILLISECOND_US
+            moment = int(bound.value) // _MILLISECOND_US + UNIX_EPOCH
             if bound.sign in (">", ">=", "="):
                 first = max(first, moment - _SLACK_MS)
             if bound.sign in ("<", "<=", "="):
@@ -232,7 +233,7 @@ def _to_table(resource: Resource, rows: Sequence[EntryRow], request: ScanRequest
     arrays: list[pa.Array] = []
     for name in request.columns:
         if name == _TIMESTAMP.name:
-            times = [int(row[0]) * _MILLISECOND_US for row in rows]
+            times = [(int(row[0]) - UNIX_EPOCH) * _MILLISECOND_US for row in rows]
             arrays.append(pa.array(times, SqlType.TIMESTAMPTZ.arrow_type))
         elif name == _ID.name:
             arrays.append(_to_array((row[1] for row in rows), SqlType.TEXT))
