@@ -58,11 +58,12 @@ def catalogue(
     """Create a temporary view for each topic with records in a configuration.
 
     The views appear in `SHOW TABLES`, `DESCRIBE` and SQL queries. A view has the name of its topic,
-    or `topic!message_type` where several topics have that name. Each query reads the current
-    records. The columns are inferred now, from the fields of a sample of the records. A view has
-    the columns of whole messages instead where there are no records, where a field has values of
-    several types, or where messages do not carry the types of their values (as json, bson, msgpack
-    and bflat do). Topics with a Pattern are omitted: their names are not in the configuration.
+    or `message_type.topic` where several topics have that name: clients of SQL see the same names.
+    Each query reads the current records. The columns are inferred now, from the fields of a sample
+    of the records. A view has the columns of whole messages instead where there are no records,
+    where a field has values of several types, or where messages do not carry the types of their
+    values (as json, bson, msgpack and bflat do). Topics with a Pattern are omitted: their names are
+    not in the configuration.
 
     Args:
         spark: a session with the formats registered.

@@ -5,14 +5,21 @@ The protocol has no command that lists topics; the configuration lists them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicRef, TopicSpec, ViewSpec
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    QueueSpec,
+    TopicRef,
+    TopicSpec,
+    ViewSpec,
+)
+from config_schema.table_names import table_names
 from pipeline.amps.source import AmpsDataSource
 from pipeline.amps.uri import with_message_type
 from pipeline.configuration import read_configuration
@@ -24,12 +31,10 @@ def make_catalogue(
     spark: SparkSession, server: str, config: str, *, sample: int, options: Mapping[str, Any]
 ) -> list[str]:
     """Create the views; see `pipeline.catalogue`."""
-    topics = list(_topics(read_configuration(config)))
+    topics = named_topics(read_configuration(config))
     common = {name: str(value) for name, value in options.items()}
-    times = Counter(topic.name for topic in topics)
     view_names = []
-    for topic in topics:
-        name = topic.name if times[topic.name] == 1 else f"{topic.name}!{topic.message_type}"
+    for name, topic in topics.items():
         view_options = {
             **common,
             "server": with_message_type(server, topic.message_type),
@@ -43,12 +48,23 @@ def make_catalogue(
     return view_names
 
 
-def _topics(spec: InstanceSpec) -> Iterator[TopicRef]:
-    """Yield the topics with records that the configuration names."""
-    for topic in spec.sow:
+def named_topics(spec: InstanceSpec) -> dict[str, TopicRef]:
+    """Return the topics with records that the configuration names, by the names of their views.
+
+    These are the names of their tables for clients of SQL, where queues and topics with a Pattern
+    are tables, too.
+    """
+    topics = [topic for topic in spec.sow if isinstance(topic, _TABLES)]
+    names = table_names((topic.ref.name, topic.ref.message_type) for topic in topics)
+    found: dict[str, TopicRef] = {}
+    for name, topic in zip(names, topics, strict=True):
         match topic:
             case TopicSpec(pattern=None) | ViewSpec() | ConflatedTopicSpec(topic_format=None):
-                yield topic.ref
+                found[str(name)] = topic.ref
+    return found
+
+
+_TABLES = (TopicSpec, ViewSpec, ConflatedTopicSpec, QueueSpec)
 
 
 def _schema(view_options: Mapping[str, str], topic: TopicRef, sample: int) -> StructType:

@@ -12,13 +12,14 @@ have columns of their own (`InstanceTables`).
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from config_schema.table_names import table_names
 from server.expressions import ExpressionError
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
@@ -466,16 +467,16 @@ class SessionTables:
                 visible.append((source, kind, permit))
             if number % _PERMIT_BATCH_SIZE == 0:
                 yield None
-        name_counts = Counter(source.name for source, _, _ in visible)
+        names = table_names((source.name, source.type_name) for source, _, _ in visible)
         learned = 0 if instance_tables.may_learn_again() else _MAX_LEARNED_AGAIN
         topics: dict[tuple[str, str], SessionTopic] = {}
-        for source, kind, permit in visible:
+        for (source, kind, permit), name in zip(visible, names, strict=True):
             columns = instance_tables.columns_of(source, permit)
             if columns.is_outdated and (not columns.has_sample or learned < _MAX_LEARNED_AGAIN):
                 learned += columns.has_sample
                 for _ in columns.learn():
                     yield None
-            schema = AMPS_SCHEMA if name_counts[source.name] == 1 else source.type_name
+            schema = name.qualifier or AMPS_SCHEMA
             topics[schema, source.name] = self._make_topic(schema, source, kind, permit, columns)
             yield None
         self._topics = topics

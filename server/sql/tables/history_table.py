@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
+from config_schema.table_names import table_names
 from server.expressions import ExpressionError
 from server.expressions.regex.budget import TooCostlyError
 from server.sql.query.tables import HISTORY_SCHEMA, Table, TableKind
@@ -399,13 +400,11 @@ class SessionHistory:
         log = self._instance.engine.transaction_log
         if log is None:
             return ()
-        name_counts = Counter(one.topic.name for one in visible)
+        names = table_names((one.topic.name, one.topic.message_type) for one in visible)
         learned_again = 0
         tables: dict[str, _UserTable] = {}
-        for one in visible:
+        for one, name in zip(visible, map(str, names), strict=True):
             topic = one.topic
-            is_unique = name_counts[topic.name] == 1
-            name = topic.name if is_unique else f"{topic.message_type}.{topic.name}"
             if name in tables:
                 continue
             columns = self._instance.columns_of(topic, one.permit)
