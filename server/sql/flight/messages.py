@@ -1,7 +1,7 @@
 """The protobuf messages of Arrow Flight and Flight SQL, as far as the server uses them.
 
 The definitions are tables, of which protobuf makes classes when the module is imported. Optional
-fields have a presence (`HasField`), as in the original files.
+fields have a presence (`HasField`), as in the original files. Texts that are no UTF-8 are refused.
 
 Source: Flight.proto and FlightSql.proto of Apache Arrow, format 1.
 """
@@ -109,12 +109,17 @@ def _field(definition: str, number: int, kind: str, package: str) -> FieldDescri
 
 def _make_classes(package: str, definitions: dict[str, str]) -> dict[str, Any]:
     """Return the classes of the messages of a package, by name."""
-    file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
+    file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     for name, fields in definitions.items():
         message = file.message_type.add(name=name)
         for part in fields.split():
             definition, kind, number = part.split(":")
-            message.field.append(_field(definition, int(number), kind, package))
+            field = _field(definition, int(number), kind, package)
+            if kind in _TYPES:  # optional: each one is the only member of a oneof
+                field.proto3_optional = True
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{definition}")
+            message.field.append(field)
     pool = DescriptorPool()
     pool.Add(file)
     return {
