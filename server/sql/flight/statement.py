@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from server.sql.live.rows import LiveRows
     from server.sql.query.live_terms import LiveTerms
     from server.sql.query.results import QueryResult
-    from server.sql.write.writer import WriteSteps
+    from server.sql.write.writer import WriteResult, WriteSteps
 
 _MAX_PLANNED: Final = 3
 """How often a query is planned, if its scan widens columns."""
@@ -79,8 +79,10 @@ def parse_one(text: str) -> Statement:
 
 
 def has_rows(statement: Statement) -> bool:
-    """Return whether a statement is a query or a SUBSCRIBE."""
-    return statement.kind in _QUERIES or statement.live is not None
+    """Return whether a statement is a query or a SUBSCRIBE, or has RETURNING."""
+    return (
+        statement.kind in _QUERIES or statement.live is not None or statement.has_returning
+    )
 
 
 def transactions_refused() -> SqlError:
@@ -141,6 +143,7 @@ class FlightStatement:
         self._rows: QueryResult | LiveRows | None = None
         self._batches: Iterator[pa.RecordBatch | LiveWait] = iter(())
         self._steps: WriteSteps | None = None
+        self._returned: QueryResult | None = None
 
     @property
     def _statement(self) -> Statement:
@@ -149,7 +152,7 @@ class FlightStatement:
         return self._parsed
 
     def has_rows(self) -> bool:
-        """Return whether it is a query or a SUBSCRIBE.
+        """Return whether it is a query or a SUBSCRIBE, or has RETURNING.
 
         Raises:
             SqlError: the text is no statement.
@@ -196,6 +199,8 @@ class FlightStatement:
     def open(self) -> None:
         """Begin a query, or a SUBSCRIBE; plan it again if its columns are widened by its scan.
 
+        A statement with RETURNING has been written before, by `write`.
+
         Raises:
             SqlError: the statement is wrong, or fails before its first row.
         """
@@ -225,7 +230,8 @@ class FlightStatement:
         """Execute a statement that writes, or go on with it.
 
         Returns:
-            What it waits for before it goes on, or the number of rows written at its end.
+            What it waits for before it goes on, or the number of rows written at its end. Then
+            `open` has the rows of RETURNING.
 
         Raises:
             SqlError: the statement is wrong, or a row is refused.
@@ -237,8 +243,9 @@ class FlightStatement:
         try:
             return next(self._steps)
         except StopIteration as end:
-            count: int = end.value
-            return count
+            result: WriteResult = end.value
+            self._returned = result.returned
+            return result.row_count
 
     @property
     def is_write(self) -> bool:
@@ -273,7 +280,7 @@ class FlightStatement:
             rows = self._open_live(terms)
             self._rows, self.schema, self._batches = rows, live_schema(rows.columns), rows.follow()
             return
-        result = client.engine.execute(
+        result = self._returned or client.engine.execute(
             self._statement,
             self._tables,
             client.settings,

@@ -125,11 +125,13 @@ class StatementRun:
             self._busy_s += time.monotonic() - began_s
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Execute a query, or a SUBSCRIBE; yield its result as messages FlightData.
+        """Execute a statement with rows; yield its result as messages FlightData.
 
         Raises:
             SqlError: it fails or is cancelled.
         """
+        if self._statement.is_write:
+            await self.execute()
         await self.do(self._statement.open)
         yield encode_schema(self._statement.schema)
         while True:
@@ -144,7 +146,7 @@ class StatementRun:
             yield data
 
     async def execute(self) -> int | None:
-        """Execute a statement without rows; return the number of rows it has written.
+        """Execute a setting, or a statement that writes; return the number of rows written.
 
         Raises:
             SqlError: it fails, or is cancelled.

@@ -42,6 +42,7 @@ from server.sql.query.tables import Column, LogBound, ScanRequest, SqlType, Tabl
 MAX_FILTER_NODES: Final = 2_000
 MAX_FILTER_DEPTH: Final = 60
 MAX_FILTER_LITERALS: Final = 10_000
+MAX_FILTER_CHARACTERS: Final = 500_000
 MAX_EXACT: Final = 2**53 - 1
 """The magnitude up to which integers are doubles, exactly."""
 
@@ -161,7 +162,8 @@ def _push_conditions(
                 if found.is_exact:
                     continue
             pushed = translator.translate(condition, is_negated=False)
-            if pushed is not None and not _is_bounded(pushed.filter):
+            others = filters.get(id(owner.node), ())
+            if pushed is not None and not _is_bounded(pushed.filter, others):
                 pushed = None
         if pushed is not None and owner is not None:
             filters.setdefault(id(owner.node), []).append(pushed.filter)
@@ -777,7 +779,8 @@ def _flattened(
     return tuple(dict.fromkeys(flat))
 
 
-def _is_bounded(filter_: amps.Expr) -> bool:
+def _is_bounded(filter_: amps.Expr, others: Iterable[amps.Expr]) -> bool:
+    """Return whether a filter can be parsed and applied, with others for the same table."""
     if amps.height(filter_) > MAX_FILTER_DEPTH:
         return False
     nodes = literals = 0
@@ -786,7 +789,9 @@ def _is_bounded(filter_: amps.Expr) -> bool:
             literals += 1
         else:
             nodes += 1
-    return nodes <= MAX_FILTER_NODES and literals <= MAX_FILTER_LITERALS
+    if nodes > MAX_FILTER_NODES or literals > MAX_FILTER_LITERALS:
+        return False
+    return sum(len(to_text(one)) for one in (*others, filter_)) <= MAX_FILTER_CHARACTERS
 
 
 def _bounded(filters: list[amps.Expr]) -> amps.Expr | None:

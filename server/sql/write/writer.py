@@ -29,7 +29,7 @@ from server.sql.query.errors import (
     SYNTAX_ERROR,
     SqlError,
 )
-from server.sql.query.results import Description
+from server.sql.query.results import Description, have_same_types
 from server.sql.query.rewrite import check_read_only
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import SqlType, Table, TableKind, find_table
@@ -199,7 +199,7 @@ class StatementWriter:
             write.query, write.source, self._settings, parameter_types, cancellation
         )
         returning = self._prepare_returning(statement, write, found, cancellation)
-        if described is not None and tuple(described) != returning.columns:
+        if described is not None and not have_same_types(described, returning.columns):
             raise SqlError(FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
         return returning
 

@@ -39,7 +39,7 @@ def test_a_code_is_exchanged(tmp_path: Path) -> None:
             assert issuer.headers[0]["content-type"] == "application/x-www-form-urlencoded"
             ack = log_on(server, "code-1+/=&", "bob")  # it counts once
             assert (ack["status"], ack["detail"]) == ("failure", "the token is not accepted")
-            assert server.logs("says invalid_grant")
+            assert server.logs("returned invalid_grant")
             assert log_on(server, "", "bob")["status"] == "failure"
             assert log_on(server, "code-2", "")["detail"] == "a user name is required"
             assert len(issuer.forms) == 2
@@ -60,7 +60,7 @@ ANSWERS: Final[dict[str, tuple[Any, str, bool]]] = {
     ),
     "an error and a token": (
         (200, {}, b'{"error": "invalid_grant", "access_token": "x"}'),
-        "says invalid_grant",
+        "returned invalid_grant",
         True,
     ),
     "no token": ((200, {}, b"{}"), "gives no access token", True),
