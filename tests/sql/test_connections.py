@@ -294,18 +294,23 @@ def _query(text: str) -> bytes:
     return b"Q" + struct.pack(">I", len(content) + 4) + content
 
 
+@pytest.mark.parametrize(
+    ("protocol", "library"), [("postgresql", "duckdb"), ("flight-sql", "grpc")]
+)
 def test_missing_libraries_are_reported_with_what_brings_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, library: str
 ) -> None:
     spec = compile_text(
         "<AMPSConfig><Name>x</Name><Transports><Transport><Name>sql</Name><Type>tcp</Type>"
-        "<InetAddr>127.0.0.1:5433</InetAddr><Protocol>postgresql</Protocol></Transport>"
+        f"<InetAddr>127.0.0.1:5433</InetAddr><Protocol>{protocol}</Protocol></Transport>"
         "</Transports></AMPSConfig>",
         tmp_path,
     )
-    monkeypatch.setattr(sql_transports, "missing_libraries", lambda _: "duckdb")
+    monkeypatch.setattr(
+        sql_transports, "find_spec", lambda name: None if name == library else object()
+    )
     problems = Problems()
     sql_transports.check_sql_libraries(spec, problems)
     (problem,) = problems
-    assert "needs duckdb, which is not installed" in str(problem)
+    assert f"needs {library}, which is not installed" in str(problem)
     assert "pip install 'amperage[sql]'" in str(problem)
