@@ -80,9 +80,7 @@ def parse_one(text: str) -> Statement:
 
 def has_rows(statement: Statement) -> bool:
     """Return whether a statement is a query or a SUBSCRIBE, or has RETURNING."""
-    return (
-        statement.kind in _QUERIES or statement.live is not None or statement.has_returning
-    )
+    return statement.kind in _QUERIES or statement.live is not None or statement.has_returning
 
 
 def transactions_refused() -> SqlError:

@@ -210,7 +210,7 @@ def plan_exact_scan(
     filters: list[amps.Expr] = []
     for condition in () if where is None else _conjuncts(where.this):
         pushed = translator.translate(condition, is_negated=False)
-        if pushed is None or not pushed.is_exact or not _is_bounded(pushed.filter):
+        if pushed is None or not pushed.is_exact or not _is_bounded(pushed.filter, filters):
             return None
         filters.append(pushed.filter)
     filter_ = _bounded(filters)

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 MAX_COLUMNS: Final = 1600
 """The number of columns of a result: that of PostgreSQL."""
 
+_NULL_TYPE: Final = '"NULL"'
+"""DuckDB's type of a NULL without a type, which is a text for clients."""
+
 _VECTOR_OIDS: Final = {"SMALLINT[]": 22, "UINTEGER[]": 30}
 """Types of columns of the catalogue that clients read as int2vector and oidvector."""
 
@@ -281,7 +284,7 @@ class QueryPlan:
                 _VECTOR_OIDS[kind]
                 if name in vectors and kind in _VECTOR_OIDS
                 else pg_types.result_oid(kind),
-                kind,
+                "VARCHAR" if kind == _NULL_TYPE else kind,
             )
             for name, kind in zip(names, types, strict=True)
         )

@@ -95,7 +95,7 @@ def test_topics_without_records_are_followed(server: FlightServer) -> None:
     ("statement", "message"),
     [
         ("SUBSCRIBE TO", "syntax error"),
-        ("SUBSCRIBE (SELECT count(*) FROM orders)", "SQLSTATE 0A000, position 12"),
+        ("SUBSCRIBE (SELECT count(*) FROM orders)", "SQLSTATE 0A000, position 19"),
         ("SUBSCRIBE (SELECT nothing FROM orders)", 'column "nothing" does not exist'),
         ("SUBSCRIBE TO orders) TO STDOUT; SELECT (1", "syntax error"),
     ],

@@ -45,6 +45,22 @@ def test_statements_write_and_say_how_many_rows(server: FlightServer) -> None:
         assert cursor.fetchall() == [(11, 35)]
 
 
+def test_returning_has_the_rows_as_written(server: FlightServer) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO orders (id, symbol) VALUES (100, 'X') RETURNING id + 1 AS next, symbol"
+        )
+        assert cursor.fetch_arrow_table().to_pylist() == [{"next": 101, "symbol": "X"}]
+        cursor.execute("UPDATE orders SET qty = $1 WHERE id = 100 RETURNING qty", (8,))
+        assert cursor.fetchall() == [(8,)]
+        cursor.execute("DELETE FROM orders WHERE symbol = 'X' RETURNING *")
+        assert [row["id"] for row in cursor.fetch_arrow_table().to_pylist()] == [100]
+        cursor.execute("DELETE FROM orders WHERE symbol = 'X' RETURNING id")
+        assert cursor.fetchall() == []
+        cursor.execute("SELECT count(*) FROM orders")
+        assert cursor.fetchall() == [(10,)]
+
+
 def test_updates_take_effect_without_a_fetch(server: FlightServer) -> None:
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("DELETE FROM orders")
