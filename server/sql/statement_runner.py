@@ -99,11 +99,13 @@ class StatementPlan:
         statement: the statement; None for an empty one.
         description: its parameters and columns, once they are known.
         parameter_types: the OIDs of parameters that the client asked for.
+        described: the columns described to the client; None if it has not asked.
     """
 
     statement: Statement | None
     description: Description | None = None
     parameter_types: tuple[int, ...] = ()
+    described: Sequence[ResultColumn] | None = None
 
 
 @dataclass(slots=True)
@@ -215,6 +217,7 @@ class StatementRunner:
     ) -> StatementOutput:
         """Describe the columns of a prepared statement."""
         columns = self._columns_of(prepared.plan, cancellation)
+        prepared.plan.described = columns
         return lambda: self._protocol.complete_describe(columns)
         yield
 
@@ -254,6 +257,8 @@ class StatementRunner:
             tag = f"FETCH {count}"
         elif _has_rows(statement):
             if bound.cursor is None:
+                if bound.described is None:
+                    bound.described = bound.plan.described
                 types = bound.plan.parameter_types
                 if statement.has_returning:
                     bound.cursor = yield from self._open_written(

@@ -294,6 +294,7 @@ class QueryEngine:
             if not isinstance(data, pa.Table) or data.nbytes > MAX_RESULT_BYTES:
                 scanned[request._replace(max_bytes=None)] = result
                 return None
+            data = plan.select_rows(data, scan)
         batches = plan.batches(data, scan.skipped, self.limits.batch_rows)
         return QueryResult(plan.columns, _until_cancelled(batches, cancellation))
 

@@ -185,11 +185,14 @@ class ExactScan(NamedTuple):
         filter: the filter; None for all rows.
         limit: the maximum number of rows, with those that OFFSET skips; None for all.
         skipped: the number of rows that OFFSET skips.
+        texts: the columns of texts whose values have to be tested again, and the values; then
+            `limit` is for the rows that pass.
     """
 
     filter: str | None
     limit: int | None
     skipped: int
+    texts: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def plan_exact_scan(
@@ -208,10 +211,16 @@ def plan_exact_scan(
     translator = _Translator(_Scope(select, (reference,)), parameters)
     where = select.args.get("where")
     filters: list[amps.Expr] = []
+    texts: list[tuple[str, tuple[str, ...]]] = []
     for condition in () if where is None else _conjuncts(where.this):
         pushed = translator.translate(condition, is_negated=False)
-        if pushed is None or not pushed.is_exact or not _is_bounded(pushed.filter, filters):
+        if pushed is None or not _is_bounded(pushed.filter, filters):
             return None
+        if not pushed.is_exact:
+            demanded = translator.demanded_texts(condition)
+            if demanded is None:
+                return None
+            texts.append(demanded)
         filters.append(pushed.filter)
     filter_ = _bounded(filters)
     limit, offset = select.args.get("limit"), select.args.get("offset")
@@ -223,6 +232,7 @@ def plan_exact_scan(
         None if filter_ is None else to_text(filter_),
         count + skipped if _is_count(count) else None,
         skipped,
+        tuple(texts),
     )
 
 
@@ -438,6 +448,22 @@ class _Translator:
             return None
         return _compare(column, _NEGATED[sign] if is_negated else sign, value)
 
+    def demanded_texts(self, node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
+        """Return the texts of which a column has to be one, by `=` or IN; None for all others."""
+        match node:
+            case exp.EQ():
+                column, items = self._scope.column(node.this), [node.expression]
+                if column is None:
+                    column, items = self._scope.column(node.expression), [node.this]
+            case exp.In() if node.expressions and not node.args.get("query"):
+                column, items = self._scope.column(node.this), node.expressions
+            case _:
+                return None
+        values = [value for value in map(self.constant, items) if value is not None]
+        if column is None or not all(isinstance(value, str) for value in values):
+            return None
+        return column.name, tuple(map(str, values))
+
     def _members(self, node: exp.Expr) -> list[object] | None:
         """Return the elements of `ANY (array)` and `ALL (array)`."""
         if isinstance(node, exp.Any):
@@ -465,7 +491,8 @@ class _Translator:
         first = _compare(column, "<" if is_negated else ">=", low)
         second = _compare(column, ">" if is_negated else "<=", high)
         if first is None or second is None:
-            return None if is_negated else first or (second and Pushed(second.filter, False))
+            bound = first or second
+            return None if is_negated or bound is None else Pushed(bound.filter, is_exact=False)
         join = _any if is_negated else _all
         return Pushed(join((first.filter, second.filter)), first.is_exact and second.is_exact)
 
@@ -496,11 +523,11 @@ class _Translator:
         if not texts:
             return _compare(column, "!=" if is_negated else "=", "")
         test: amps.Expr = amps.In(path, texts)
-        if is_negated:
-            test = amps.Not(test)
-        if column.type is not SqlType.TEXT or has_empty == is_negated:
-            return Pushed(test, is_exact=True)
-        return Pushed(_any((test, amps.IsNull(path))), is_exact=False)
+        if column.type is not SqlType.TEXT:
+            return Pushed(amps.Not(test) if is_negated else test, is_exact=True)
+        if is_negated or any(_is_text_of_other_value(str(one.value)) for one in texts):
+            return None
+        return Pushed(_any((test, amps.IsNull(path))) if has_empty else test, is_exact=False)
 
     def _is(self, node: exp.Is, is_negated: bool) -> Pushed | None:
         column = self._scope.column(node.this)
@@ -532,22 +559,14 @@ class _Translator:
             return None
         if not isinstance(pattern, str) or re.search(r"[\\_]", pattern):
             return None
-        core = pattern.strip("%")
+        core = pattern.removesuffix("%")
         literal = _literal(column, core)
-        if "%" in core or not core or literal is None:
+        if "%" in core or not core or literal is None or _is_text_of_other_value(core):
             return None
-        starts, ends = not pattern.startswith("%"), not pattern.endswith("%")
-        test: amps.Expr
-        if starts and ends:
+        test: amps.Expr = amps.Affix("BEGINS WITH", path, (literal,))
+        if core == pattern:
             test = amps.Comparison("=", path, literal)
-        elif starts:
-            test = amps.Affix("BEGINS WITH", path, (literal,))
-        elif ends:
-            test = amps.Affix("ENDS WITH", path, (literal,))
-        else:
-            found = amps.Call("INSTR", (path, literal))
-            test = amps.Comparison(">", found, amps.Literal(0))
-        return _text_test(path, test, is_negated)
+        return _text_test(test, is_negated)
 
     def _affix(self, node: exp.StartsWith, is_negated: bool) -> Pushed | None:
         prefix = self.constant(node.expression)
@@ -556,9 +575,9 @@ class _Translator:
         if column is None or path is None or column.type is not SqlType.TEXT:
             return None
         literal = _literal(column, prefix) if isinstance(prefix, str) and prefix else None
-        if literal is None:
+        if literal is None or _is_text_of_other_value(str(prefix)):
             return None
-        return _text_test(path, amps.Affix("BEGINS WITH", path, (literal,)), is_negated)
+        return _text_test(amps.Affix("BEGINS WITH", path, (literal,)), is_negated)
 
     def constant(self, node: exp.Expr) -> object:
         """Return the value of a constant or a parameter; `_NOT_CONSTANT` for anything else."""
@@ -629,13 +648,26 @@ def _compare(column: Column, sign: str, value: object) -> Pushed | None:
         if sign in (">", ">="):  # NaN is the greatest in SQL
             return Pushed(_any((test, amps.IsNan(path))), is_exact=True)
         return Pushed(test, is_exact=True)
+    return _compare_text(path, sign, literal)
+
+
+def _compare_text(path: amps.Expr, sign: str, literal: amps.Literal) -> Pushed | None:
+    """Return the comparison of a column of texts with a text as a filter.
+
+    Such a column has numbers, Booleans, arrays and objects as texts, which filters do not compare
+    as texts. So only `=` finds all rows, and more: a numeral finds all numbers and texts of its
+    value, and any text an array that has it.
+    """
     if literal.value == "":
         return _compare_with_empty(path, sign)
-    if sign in ("<", "<=", ">", ">=") and not str(literal.value).isascii():
+    if sign != "=" or _is_text_of_other_value(str(literal.value)):
         return None
-    if sign in ("=", ">", ">="):
-        return Pushed(test, is_exact=True)
-    return Pushed(_any((test, amps.IsNull(path))), is_exact=False)
+    return Pushed(amps.Comparison(sign, path, literal), is_exact=False)
+
+
+def _is_text_of_other_value(text: str) -> bool:
+    """Return whether a text may begin that of a Boolean, an array or an object."""
+    return text.startswith(("[", "{")) or any(one.startswith(text) for one in ("true", "false"))
 
 
 def _compare_with_empty(path: amps.Expr, sign: str) -> Pushed | None:
@@ -653,11 +685,9 @@ def _truth(column: Column | None, *, value: bool) -> Pushed | None:
     return Pushed(amps.Comparison("=", path, amps.Literal(int(value))), is_exact=True)
 
 
-def _text_test(path: amps.Expr, test: amps.Expr, is_negated: bool) -> Pushed:
-    """Return a test of a text that the empty text does not pass, or its negation."""
-    if not is_negated:
-        return Pushed(test, is_exact=True)
-    return Pushed(_any((amps.Not(test), amps.IsNull(path))), is_exact=False)
+def _text_test(test: amps.Expr, is_negated: bool) -> Pushed | None:
+    """Return a test of a text that the empty text does not pass."""
+    return None if is_negated else Pushed(test, is_exact=False)
 
 
 def _literal(column: Column, value: object) -> amps.Literal | None:

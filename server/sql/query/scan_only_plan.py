@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from server.sql.query import pg_types
@@ -130,8 +131,7 @@ class ScanOnlyPlan:
             QueryColumn(name, pg_types.result_oid(type_), type_)
             for name, type_ in zip(names, types, strict=True)
         )
-        wanted = {output for output in outputs if isinstance(output, str)}
-        self._scanned: Final = tuple(name for name in columns if name in wanted)
+        self._wanted: Final = {output for output in outputs if isinstance(output, str)}
 
     def is_of(self, tables: Sequence[Table]) -> bool:
         """Return whether the name of the table still means it, with the same columns."""
@@ -154,9 +154,10 @@ class ScanOnlyPlan:
     def request(self, scan: ExactScan) -> ScanRequest:
         """Return the request of a scan."""
         assert self._table is not None  # noqa: S101 - see `has_table`
-        return ScanRequest(
-            self._table, self._scanned, scan.filter, scan.limit, max_bytes=MAX_SCAN_BYTES
-        )
+        wanted = self._wanted.union(name for name, _ in scan.texts)
+        scanned = tuple(one.name for one in self._table.columns if one.name in wanted)
+        limit = None if scan.texts else scan.limit
+        return ScanRequest(self._table, scanned, scan.filter, limit, max_bytes=MAX_SCAN_BYTES)
 
     def describe(self) -> Description | None:
         """Return the parameters and columns; None if conditions may not fit their types."""
@@ -165,6 +166,14 @@ class ScanOnlyPlan:
         if self.scan([_SAMPLES[oid] for oid in self.parameter_oids]) is None:
             return None
         return Description(self.parameter_oids, self.columns)
+
+    def select_rows(self, data: pa.Table, scan: ExactScan) -> pa.Table:
+        """Return the rows of a scan that pass all conditions."""
+        if not scan.texts:  # the scan has kept to the limit
+            return data
+        for name, texts in scan.texts:
+            data = data.filter(pc.is_in(data.column(name), pa.array(texts, pa.string())))
+        return data if scan.limit is None else data.slice(0, scan.limit)
 
     def batches(
         self, data: pa.Table | None, skipped: int, batch_rows: int
