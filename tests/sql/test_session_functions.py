@@ -207,3 +207,40 @@ def test_intervals_are_parameters(
     assert value(connection, query, abs(interval) + timedelta(hours=1)) is True
     listed = value(connection, f"SELECT ({placeholder}::interval[])[1]", [interval])
     assert listed == interval
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_arrays_of_arrays(connection: psycopg.Connection[Any], binary: bool) -> None:
+    for query, result in (
+        ("SELECT ARRAY[ARRAY[1]]", [[1]]),
+        ("SELECT ARRAY[ARRAY['a', NULL], ARRAY['b c', '{']]", [["a", None], ["b c", "{"]]),
+        ("SELECT ARRAY[ARRAY[ARRAY[1.5::float8], ARRAY[2]]]", [[[1.5], [2.0]]]),
+        ("SELECT array_agg(x) FROM (SELECT ARRAY[id, qty] x FROM orders WHERE id < 2)", [[1, 10]]),
+        ("SELECT ARRAY[ARRAY[]::int[]]", []),
+    ):
+        assert connection.execute(query, binary=binary).fetchone() == (result,)
+    with pytest.raises(psycopg.errors.ArraySubscriptError):
+        connection.execute("SELECT ARRAY[ARRAY[1], ARRAY[2, 3]]", binary=binary)
+    assert value(connection, "SELECT array_agg(o) FROM (SELECT id FROM orders LIMIT 1) o") == [
+        {"id": 1}
+    ]
+
+
+def test_settings_that_rows_name(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET application_name = 'x'")
+    rows = connection.execute(
+        "SELECT name, current_setting(name) FROM pg_settings"
+        " WHERE name IN ('DateStyle', 'application_name') ORDER BY 1"
+    ).fetchall()
+    assert sorted(rows) == [("DateStyle", "ISO, MDY"), ("application_name", "x")]
+    query = "SELECT current_setting(n, {}) FROM (VALUES ('JIT'), (NULL), ('none')) v(n)"
+    assert connection.execute(query.format("true")).fetchall() == [("off",), (None,), (None,)]
+    for unknown in (query.format("false"), "SELECT current_setting('none', false)"):
+        with pytest.raises(psycopg.errors.UndefinedObject, match='parameter "none"'):
+            connection.execute(unknown)
+    assert value(connection, "SELECT current_setting('none', %s)", True) is None
+
+
+def test_psql_lists_a_setting(sql: SqlServer) -> None:
+    result = sql.psql(r"\dconfig date*", user="ann", password="ann")
+    assert (result.stdout, result.stderr) == ("DateStyle|ISO, MDY\n", "")

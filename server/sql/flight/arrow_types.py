@@ -51,9 +51,10 @@ _LIVE_TYPES: Final = {kind.oid: kind.arrow_type for kind in SqlType}
 
 def arrow_type(duckdb_name: str) -> pa.DataType:
     """Return the type in Arrow for DuckDB's type of a result."""
-    element = duckdb_name.removesuffix("[]")
-    if element != duckdb_name:
-        return pa.string() if element.endswith("]") else pa.list_(arrow_type(element))
+    if duckdb_name.endswith("[]") and not duckdb_name.startswith(pg_types.COMPOSITE_TYPES):
+        element = duckdb_name.removesuffix("[]")
+        is_fixed = element.endswith("]") and not element.endswith("[]")
+        return pa.string() if is_fixed else pa.list_(arrow_type(element))
     decimal = _DECIMAL.fullmatch(duckdb_name)
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))

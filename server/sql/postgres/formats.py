@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from server.sql.postgres.errors import (
+    ARRAY_SUBSCRIPT_ERROR,
     CANNOT_COERCE,
     FEATURE_NOT_SUPPORTED,
     NUMERIC_VALUE_OUT_OF_RANGE,
@@ -777,25 +778,37 @@ def _interval_text_of(months: int, days: int, microseconds: int) -> str:
 
 
 def _array_text(array: pa.Array, element: ColumnFormat) -> list[Piece]:
-    """Convert lists to the text of arrays: {1,NULL,"a b"}."""
-    return [_constant(b"{"), _element_texts(array, element, ","), _constant(b"}")]
+    """Convert lists to the text of arrays: {1,NULL,"a b"}, {{1,2},{3,4}}."""
+    shape = _shape(array)
+    texts = _quoted_texts(shape.elements, element)
+    for offsets in reversed(shape.offsets[1:]):
+        texts = pc.binary_join_element_wise("{", _joined_lists(offsets, texts, ","), "}", "")
+    joined = _joined_lists(shape.offsets[0], texts, ",")
+    if len(shape.offsets) > 1:
+        joined = _replaced(joined, shape.is_empty, [""] * int(shape.is_empty.sum()))
+    return [_constant(b"{"), joined, _constant(b"}")]
 
 
 def _vector_text(array: pa.Array) -> list[Piece]:
     """Convert lists to the text of int2vector and oidvector: 1 2 3."""
     if not is_list(array.type):
         return _text_of_any(array)
-    return [_element_texts(array, ColumnFormat(INT8), " ")]
-
-
-def _element_texts(array: pa.Array, element: ColumnFormat, separator: str) -> pa.Array:
-    """Return the elements of each list as one text."""
     offsets, values = _flattened(array)
+    return [_joined_lists(offsets, _quoted_texts(values, ColumnFormat(INT8)), " ")]
+
+
+def _quoted_texts(values: pa.Array, element: ColumnFormat) -> pa.Array:
+    """Return elements of arrays as they are in the text of an array."""
     text = _joined_with_nulls(column_pieces(values, element)).cast(pa.string())
     quoted = pc.match_substring_regex(text, _QUOTED_ELEMENT)
     if pc.any(quoted).as_py():
         text = pc.if_else(quoted, _in_quotes(text, r"\\\1"), text)
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), text.fill_null("NULL"))
+    return text.fill_null("NULL")
+
+
+def _joined_lists(offsets: np.ndarray, texts: pa.Array, separator: str) -> pa.Array:
+    """Return the elements of each list as one text, by the offsets of lists in elements."""
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts)
     return pc.binary_join(lists, separator)
 
 
@@ -823,25 +836,73 @@ def _flattened(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     return offsets, values
 
 
-def _array_binary(array: pa.Array, element: ColumnFormat, lower_bound: int = 1) -> list[Piece]:
-    """Convert lists to the binary format of arrays of one dimension.
+class _Shape(NamedTuple):
+    """The shapes of arrays of one or more dimensions.
 
-    Header: dimensions, whether there are NULLs, type of elements, number of elements, lower bound;
-    an empty array has no dimension, so that its header ends with the type.
+    Attributes:
+        offsets: for each dimension, the offsets of lists in those of the next one, or in elements.
+        lengths: for each dimension, the lengths of all arrays.
+        element_offsets: the offsets of arrays in elements.
+        elements: the elements of all arrays.
     """
-    offsets, values = _flattened(array)
+
+    offsets: list[np.ndarray]
+    lengths: list[np.ndarray]
+    element_offsets: np.ndarray
+    elements: pa.Array
+
+    @property
+    def is_empty(self) -> np.ndarray:
+        """Whether arrays have no element; then they have no dimension."""
+        empty: np.ndarray = np.diff(self.element_offsets) == 0
+        return empty
+
+
+def _shape(array: pa.Array) -> _Shape:
+    """Return the shapes of lists, or of lists of lists, as arrays.
+
+    Raises:
+        FormatError: the lists in a list differ in length.
+    """
+    starts, values = _flattened(array)
+    offsets, lengths = [starts], [np.diff(starts)]
+    while is_list(values.type):
+        inner, elements = _flattened(values)
+        length = np.zeros(len(array), inner.dtype)
+        filled = np.diff(starts) > 0
+        length[filled] = np.diff(inner)[starts[:-1][filled]]
+        if values.null_count or (np.diff(inner) != np.repeat(length, np.diff(starts))).any():
+            raise FormatError(
+                ARRAY_SUBSCRIPT_ERROR,
+                "multidimensional arrays must have sub-arrays with matching dimensions",
+            )
+        offsets.append(inner)
+        lengths.append(length)
+        starts, values = inner[starts], elements
+    return _Shape(offsets, lengths, starts, values)
+
+
+def _array_binary(array: pa.Array, element: ColumnFormat, lower_bound: int = 1) -> list[Piece]:
+    """Convert lists to the binary format of arrays.
+
+    Header: dimensions, whether there are NULLs, type of elements; number of elements and lower
+    bound of each dimension. An empty array has no dimension, so that its header ends with the type.
+    """
+    shape = _shape(array)
+    offsets, values = shape.element_offsets, shape.elements
+    dimensions = len(shape.lengths)
     pieces = column_pieces(values, element)
-    counts = np.diff(offsets)
     nulls_before = np.zeros(len(values) + 1, np.int32)
     np.cumsum(_filled(values.is_null()), out=nulls_before[1:])
-    header = np.empty((len(array), 5), ">i4")
-    header[:, 0] = np.minimum(counts, 1)
+    header = np.empty((len(array), 3 + 2 * dimensions), ">i4")
+    header[:, 0] = np.where(shape.is_empty, 0, dimensions)
     header[:, 1] = np.diff(nulls_before[offsets]) > 0
     header[:, 2] = element.type_oid
-    header[:, 3] = counts
-    header[:, 4] = lower_bound
+    for dimension, length in enumerate(shape.lengths):
+        header[:, 3 + 2 * dimension] = length
+    header[:, 4::2] = lower_bound
     keep = np.ones(header.shape, bool)
-    keep[counts == 0, 3:] = False
+    keep[shape.is_empty, 3:] = False
     if len(values) == 0:
         return [_masked_rows(header, keep)]
     elements = _joined([_fixed(_lengths(pieces).astype(">i4")), *pieces])

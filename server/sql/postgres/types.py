@@ -211,9 +211,10 @@ def oid_of_arrow_type(arrow_type: pa.DataType) -> int:
     if kinds.is_fixed_size_binary(arrow_type):
         return BYTEA
     if is_list(arrow_type):
-        if is_nested(arrow_type.value_type):
-            return JSON
-        return TYPES[oid_of_arrow_type(arrow_type.value_type)].array
+        element = arrow_type.value_type
+        while is_list(element):
+            element = element.value_type
+        return JSON if is_nested(element) else TYPES[oid_of_arrow_type(element)].array
     return JSON if is_nested(arrow_type) else TEXT
 
 

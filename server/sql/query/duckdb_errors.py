@@ -18,6 +18,7 @@ from server.sql.query.processes.protocol import (
     NOT_ONE_QUERY,
     ROW_TOO_LARGE,
 )
+from server.sql.query.session import UNKNOWN_SETTING
 
 _BY_CLASS: Final[tuple[tuple[str, str], ...]] = (
     ("OutOfMemoryException", errors.OUT_OF_MEMORY),
@@ -83,6 +84,7 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         errors.CARDINALITY_VIOLATION,
         "more than one row returned by a subquery used as an expression",
     ),
+    (rf'{UNKNOWN_SETTING} "([^"]*)"', errors.UNDEFINED_OBJECT, f'{UNKNOWN_SETTING} "{{}}"'),
     (r"Max expression depth", errors.STATEMENT_TOO_COMPLEX, "the query is nested too deeply"),
 )  # fmt: skip
 

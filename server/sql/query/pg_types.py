@@ -208,18 +208,28 @@ _RESULT_OIDS: Final = {
 }
 
 
+COMPOSITE_TYPES: Final = ("STRUCT", "TUPLE", "MAP", "UNION")
+"""The beginnings of the names of DuckDB's types whose values are shown as JSON."""
+
+
 def result_oid(duckdb_name: str) -> int:
     """Return the OID that a client is told for DuckDB's type of a result.
 
-    Types that PostgreSQL does not have are json (structures and maps) or text.
+    Types that PostgreSQL does not have are json (structures, maps, and arrays of them) or text.
+    Arrays of arrays have the type of their elements' array, whatever the number of dimensions.
     """
-    if duckdb_name.endswith("[]"):
-        element = BY_OID[result_oid(duckdb_name[:-2])] if duckdb_name[:-2] else BY_OID[25]
-        return element.array_oid or 1009
+    element = duckdb_name
+    while element.endswith("[]"):
+        element = element[:-2]
+    if element.startswith(COMPOSITE_TYPES) or element.endswith("]"):
+        return 114
+    oid = _result_oid_of_element(element)
+    return oid if element == duckdb_name else BY_OID[oid].array_oid
+
+
+def _result_oid_of_element(duckdb_name: str) -> int:
     if duckdb_name.startswith("DECIMAL"):
         return 1700
     if duckdb_name.startswith("ENUM"):
         return 18 if "'i'" in duckdb_name else 25
-    if duckdb_name.startswith(("STRUCT", "MAP", "UNION")):
-        return 114
     return _RESULT_OIDS.get(duckdb_name, 25)

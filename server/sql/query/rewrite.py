@@ -36,7 +36,7 @@ from server.sql.query.pg_functions import (
     VECTORS,
 )
 from server.sql.query.processes.protocol import NOTIFY_FUNCTION
-from server.sql.query.session import SqlSession
+from server.sql.query.session import UNKNOWN_SETTING, SqlSession
 from server.sql.query.tables import SEARCH_PATH
 
 MAX_ARRAY_LITERAL: Final = 100_000
@@ -382,12 +382,31 @@ class ExpressionRewriter:
         return None
 
     def _current_setting(self, arguments: list[exp.Expr]) -> exp.Expr:
-        name = self._text(arguments[0]) if arguments else ""
-        missing_ok = len(arguments) > 1
+        if len(arguments) not in (1, 2):
+            raise SqlError(UNDEFINED_FUNCTION, "current_setting() has one or two arguments")
+        flag = self._text(arguments[1]) if len(arguments) > 1 else "false"
+        missing_ok = flag is None or flag in _TRUE_TEXTS  # None: a parameter without a value yet
+        if not _is_constant(arguments[0]):
+            return self._setting_of(arguments[0], missing_ok=missing_ok)
+        name = self._text(arguments[0])
         if name is None:
             return cast_to(exp.null(), "VARCHAR")
         value = self._session.setting(name, missing_ok=missing_ok)
         return exp.null() if value is None else exp.Literal.string(value)
+
+    def _setting_of(self, name: exp.Expr, *, missing_ok: bool) -> exp.Expr:
+        """Return the value of a setting that each row names."""
+        text = cast_to(name, "VARCHAR")
+        values = exp.Case(this=exp.Lower(this=text))
+        for key, value, _ in self._session.settings():
+            values = values.when(exp.Literal.string(key.lower()), exp.Literal.string(value))
+        if missing_ok:
+            return values
+        begin, end = exp.Literal.string(f'{UNKNOWN_SETTING} "'), exp.Literal.string('"')
+        message = exp.Concat(expressions=[begin, text.copy(), end])
+        unknown = exp.Anonymous(this="error", expressions=[message])
+        is_null = exp.Is(this=text.copy(), expression=exp.null())
+        return exp.Case().when(is_null, exp.null()).else_(values.else_(unknown))
 
     def _set_config(self, arguments: list[exp.Expr]) -> exp.Expr:
         if len(arguments) != 3:
@@ -406,8 +425,12 @@ class ExpressionRewriter:
             node = node.this
         if isinstance(node, exp.Literal):
             return str(node.name)
+        if isinstance(node, exp.Boolean):
+            return str(node.this).lower()
         if isinstance(node, exp.Parameter):
             value = self._parameters.get(int(node.this.name))
+            if isinstance(value, bool):
+                return str(value).lower()
             return None if value is None else str(value)
         if isinstance(node, exp.Null):
             return None
@@ -511,6 +534,8 @@ def _codec(arguments: list[exp.Expr], known: dict[str, str]) -> exp.Expr | None:
     return result
 
 
+_TRUE_TEXTS: Final = frozenset({"t", "true", "y", "yes", "on", "1"})
+
 _OBJECT_TYPES: Final = frozenset(
     {"oid", "regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"}
 )
@@ -521,6 +546,13 @@ _WRITE_PRIVILEGES: Final = frozenset(
 )
 
 # ---- pieces
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    """Return whether a text is known before the query runs: a constant or a parameter."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Literal | exp.Parameter | exp.Null)
 
 
 def _is_vector(node: exp.Expr) -> bool:

@@ -24,6 +24,9 @@ WRITES_SETTING: Final = "amperage.writes"
 IMMEDIATE: Final = "immediate"
 _WRITES_VALUES: Final = ("autocommit", IMMEDIATE)
 
+UNKNOWN_SETTING: Final = "unrecognized configuration parameter"
+"""The beginning of an error's text; the name follows in quotes."""
+
 MAX_CUSTOM_SETTINGS: Final = 100
 MAX_VALUE_LENGTH: Final = 10_000
 
@@ -153,7 +156,7 @@ class SqlSession:
             return known.default
         if missing_ok:
             return None
-        raise SqlError(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
+        raise SqlError(UNDEFINED_OBJECT, f'{UNKNOWN_SETTING} "{name}"')
 
     def set(self, name: str, value: str | None) -> None:
         """Set a setting; None for its default.
@@ -166,7 +169,7 @@ class SqlSession:
         key = name.lower()
         known = SETTINGS.get(key)
         if known is None and "." not in key:
-            raise SqlError(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
+            raise SqlError(UNDEFINED_OBJECT, f'{UNKNOWN_SETTING} "{name}"')
         if known is not None and known.is_fixed:
             raise SqlError(CANT_CHANGE_RUNTIME_PARAM, f'parameter "{name}" cannot be changed')
         if value is None:

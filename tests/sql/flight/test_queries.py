@@ -67,6 +67,8 @@ TYPES = {
     "'1b4e28ba-2fa1-11d2-883f-0016d3cca427'::uuid": pa.string(),
     "ARRAY[1, 2]": pa.list_(pa.int32()),
     "ARRAY['a']": pa.list_(pa.string()),
+    "ARRAY[ARRAY[1]]": pa.list_(pa.list_(pa.int32())),
+    "ARRAY[ROW(1)]": pa.string(),
     "ARRAY[1.5]": pa.list_(pa.decimal128(2, 1)),
     "'i'::\"char\"": pa.string(),
     "NULL": pa.string(),

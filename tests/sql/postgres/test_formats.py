@@ -185,6 +185,12 @@ TEXTS: list[tuple[int, pa.Array, list[str | None]]] = [
         pa.array([["a", "b c", "", "null", '"', "\\", "{", "é"]]),
         [r'{a,"b c","","null","\"","\\","{",é}'],
     ),
+    (
+        1007,
+        pa.array([[[1, 2], [3, None]], [[5], [6]], [[], []], []], pa.list_(pa.list_(pa.int32()))),
+        ["{{1,2},{3,NULL}}", "{{5},{6}}", "{}", "{}"],
+    ),
+    (1009, pa.array([[[["a b"]]]], pa.list_(pa.list_(pa.list_(pa.string())))), ['{{{"a b"}}}']),
     (1185, pa.array([[0]], pa.list_(UTC_TIMES)), ['{"1970-01-01 00:00:00+00"}']),
     (1001, pa.array([[b"a"]]), [r'{"\\x61"}']),
     (1000, pa.array([[True]], pa.large_list(pa.bool_())), ["{t}"]),
@@ -338,6 +344,15 @@ def test_a_column_of_nothing_but_nulls(oid: int, binary: bool) -> None:
     assert encoded(pa.nulls(2), oid, binary=binary) == [None, None]
 
 
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("lists", [[[1], [2, 3]], [[1], None], [[1], []]])
+def test_lists_of_other_lengths_are_no_array(lists: list[Any], *, binary: bool) -> None:
+    array = pa.array([[[1], [2]], lists], pa.list_(pa.list_(pa.int32())))
+    with pytest.raises(FormatError, match="matching dimensions") as caught:
+        encoded(array, 1007, binary=binary)
+    assert caught.value.sqlstate == "2202E"
+
+
 def test_arrays_of_too_many_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "MAX_ENCODED_ELEMENTS", 3)
     with pytest.raises(FormatError, match="4 elements"):
@@ -391,7 +406,8 @@ def test_large_batches_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
         (pa.timestamp("s"), types.TIMESTAMP),
         (pa.list_(pa.string()), 1009),
         (pa.list_(pa.int64()), 1016),
-        (pa.list_(pa.list_(pa.int64())), types.JSON),
+        (pa.list_(pa.list_(pa.int64())), 1016),
+        (pa.list_(pa.struct({"a": pa.int64()})), types.JSON),
         (pa.struct({"a": pa.int64()}), types.JSON),
         (pa.dictionary(pa.int8(), pa.string()), types.TEXT),
         (pa.null(), types.TEXT),

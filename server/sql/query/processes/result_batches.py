@@ -62,6 +62,14 @@ def _is_unusual(kind: pa.DataType) -> bool:
     )
 
 
+def _is_array(kind: pa.DataType) -> bool:
+    """Return whether values are lists, of any number of dimensions, of plain values."""
+    types = pa.types
+    if not types.is_list(kind):
+        return False
+    return not types.is_nested(kind.value_type) or _is_array(kind.value_type)
+
+
 def _usual(column: pa.Array) -> pa.Array:
     kind = column.type
     types = pa.types
@@ -73,7 +81,7 @@ def _usual(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if types.is_timestamp(kind) and kind.unit != "us":
         return column.cast(pa.timestamp("us", kind.tz), safe=False)
-    if types.is_list(kind) and not types.is_nested(kind.value_type):
+    if _is_array(kind):
         return column.cast(pa.list_(_usual(column.values[:0]).type))
     if types.is_nested(kind):
         texts = [
