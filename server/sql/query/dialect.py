@@ -45,6 +45,15 @@ class _Postgres(Postgres):
         }
 
 
+class _DuckDB(DuckDB):
+    """DuckDB, with the order of NULLs that `execution` sets: that of PostgreSQL.
+
+    The generator leaves out NULLS FIRST and NULLS LAST where they are the default.
+    """
+
+    NULL_ORDERING = "nulls_are_large"
+
+
 _DIALECT: Final = _Postgres()
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
 _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
@@ -155,7 +164,7 @@ def to_duckdb(tree: exp.Expr) -> str:
         SqlError: the tree is too deep.
     """
     try:
-        return tree.sql(dialect=DuckDB, comments=False, unsupported_level=ErrorLevel.IGNORE)
+        return tree.sql(dialect=_DuckDB, comments=False, unsupported_level=ErrorLevel.IGNORE)
     except RecursionError:
         raise too_complex() from None
 

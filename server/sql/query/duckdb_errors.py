@@ -55,7 +55,12 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         "function {} does not exist",
     ),
     (
-        r'Referenced (?:column|table) "([^"]*)" (?:was )?not found',
+        r'Referenced table "([^"]*)" not found',
+        errors.UNDEFINED_TABLE,
+        'missing FROM-clause entry for table "{}"',
+    ),
+    (
+        r'Referenced column "([^"]*)" (?:was )?not found',
         errors.UNDEFINED_COLUMN,
         'column "{}" does not exist',
     ),
@@ -83,6 +88,46 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         r"More than one row returned by a subquery",
         errors.CARDINALITY_VIOLATION,
         "more than one row returned by a subquery used as an expression",
+    ),
+    (
+        r"(\w+) clause cannot contain aggregates",
+        errors.GROUPING_ERROR,
+        "aggregate functions are not allowed in {}",
+    ),
+    (
+        r"(\w+) clause cannot contain window functions",
+        errors.WINDOWING_ERROR,
+        "window functions are not allowed in {}",
+    ),
+    (
+        r"Set operations can only apply to expressions with the same number of result columns",
+        errors.SYNTAX_ERROR,
+        "each query of a set operation must have the same number of columns",
+    ),
+    (
+        r"LIMIT/OFFSET cannot be negative",
+        errors.INVALID_ROW_COUNT_IN_LIMIT,
+        "LIMIT and OFFSET must not be negative",
+    ),
+    (
+        r"(ORDER|GROUP BY) term out of range",
+        errors.INVALID_COLUMN_REFERENCE,
+        "{} has a position that is not in the select list",
+    ),
+    (
+        r"value is out of range for the destination type (\w+)",
+        errors.NUMERIC_VALUE_OUT_OF_RANGE,
+        "value out of range for type {}",
+    ),
+    (
+        r'(?:date|timestamp|time) field value out of range: "([^"]*)"',
+        errors.DATETIME_FIELD_OVERFLOW,
+        'date/time field value out of range: "{}"',
+    ),
+    (
+        r'[Ii]nvalid (?:date|timestamp|time|interval) field format: "([^"]*)"',
+        errors.INVALID_DATETIME_FORMAT,
+        'invalid input syntax for a date or time: "{}"',
     ),
     (rf'{UNKNOWN_SETTING} "([^"]*)"', errors.UNDEFINED_OBJECT, f'{UNKNOWN_SETTING} "{{}}"'),
     (r"Max expression depth", errors.STATEMENT_TOO_COMPLEX, "the query is nested too deeply"),

@@ -318,7 +318,7 @@ def failure(engine: QueryEngine, sql: str, *parameters: object) -> SqlError:
         ("select * from '/etc/passwd'", "42P01", None, None),
         ("select qyt from orders", "42703", "Perhaps you meant the column qty.", 8),
         ("select o.nope from orders o", "42703", None, 10),
-        ("select nope.id from orders", "42703", None, None),
+        ("select nope.id from orders", "42P01", None, None),
         ("select id from orders, positions where symbol = 'a'", "42702", None, 40),
         ("select foo(1)", "42883", None, None),
         ("select other.foo(1)", "42883", None, None),
