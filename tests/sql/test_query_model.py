@@ -387,6 +387,7 @@ def with_parameters(text: Text, mark: str) -> tuple[str, list[Any]]:
     return text.render(take), values
 
 
+@pytest.mark.long
 def test_random_queries_give_the_rows_of_the_model(routes: Routes) -> None:
     with (
         routes.sql.connect() as connection,
