@@ -383,7 +383,7 @@ class StatementRunner:
         parameters: Sequence[object],
         parameter_types: Sequence[int],
     ) -> LiveRows:
-        plan = self._engine.plan_live(
+        plan, as_of = self._engine.plan_live(
             statement,
             self._source,
             self._session,
@@ -392,7 +392,7 @@ class StatementRunner:
             cancellation,
         )
         cancellation.check()
-        return self._live.subscribe(terms, plan, cancellation)
+        return self._live.subscribe(terms, plan, cancellation, as_of)
 
     def _copy(
         self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object] = ()

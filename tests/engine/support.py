@@ -195,6 +195,11 @@ class Core:
         log.advance_durable(log.journal.durable_txid)
         self.engine.flush()
 
+    def run_helper_calls(self) -> None:
+        """Do what helper threads have asked for so far."""
+        while not self._posted.empty():
+            self._posted.get()()
+
     def wait_for_helper(self) -> None:
         """Do what a helper thread asks for, as soon as it does."""
         self._posted.get(timeout=WAIT_SECONDS)()

@@ -182,7 +182,8 @@ class FlightStatement:
         """Return the columns of its result, and the OIDs of its parameters."""
         statement, client = self._statement, self._client
         if statement.live is not None:
-            rows = self._open_live(statement.live._replace(has_snapshot=False))
+            terms = statement.live._replace(has_snapshot=False)
+            rows = self._open_live(terms, begins=False)
             rows.close()
             return live_schema(rows.columns), ()
         if statement.kind is StatementKind.WRITE:
@@ -289,10 +290,11 @@ class FlightStatement:
         self._rows, self.schema = result, query_schema(result.columns)
         self._batches = result.batches()
 
-    def _open_live(self, terms: LiveTerms) -> LiveRows:
+    def _open_live(self, terms: LiveTerms, *, begins: bool = True) -> LiveRows:
+        """Begin a SUBSCRIBE; with `begins=False` for its columns only, so from now on."""
         client = self._client
         try:
-            plan = client.engine.plan_live(
+            plan, as_of = client.engine.plan_live(
                 self._statement,
                 self._tables,
                 client.settings,
@@ -302,7 +304,8 @@ class FlightStatement:
             )
             self.cancellation.check()
             live = LiveStatements(self._tables, client.session, client.post, lambda _: None)
-            return live.subscribe(terms, plan, self.cancellation)
+            as_of = as_of if begins else None
+            return live.subscribe(terms, plan, self.cancellation, as_of)
         except SqlError as error:
             raise _moved(error) from None
 

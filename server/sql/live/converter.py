@@ -6,7 +6,7 @@ row with `_diff` -1 has exactly the values of an earlier one with 1, whatever el
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from server.sql.live.feed import Change
     from server.sql.query.cancellation import Cancellation
     from server.sql.query.live_evaluation import LiveEvaluation
+    from server.sql.query.live_terms import LivePlan, LiveTerms
     from server.sql.tables.row_chunk import RowChunk
+    from server.sql.tables.scan import ScanPlan
+
+_BATCH_SIZE: Final = 2048
+"""Changes that become rows at once."""
 
 _TIME: Final = ("_time", SqlType.TIMESTAMPTZ)
 _PROGRESSED: Final = ("_progressed", SqlType.BOOLEAN)
@@ -221,3 +226,45 @@ def _microseconds(time_s: float) -> int:
 
 def _type_of(output: FieldColumn | Metadata) -> SqlType:
     return output.column.type if isinstance(output, FieldColumn) else output.value.type
+
+
+def message_converter(
+    message_type: MessageType, output: Metadata, terms: LiveTerms
+) -> ChangeConverter:
+    """Return the converter of a topic without records.
+
+    Args:
+        message_type: the topic's.
+        output: the column of the bodies.
+        terms: the terms of the SUBSCRIBE.
+    """
+    return ChangeConverter(
+        message_type, (output,), (output.value.name,), has_progress=terms.has_progress
+    )
+
+
+def make_converter(
+    plan: LivePlan, scan_plan: ScanPlan, terms: LiveTerms, cancellation: Cancellation
+) -> ChangeConverter | EvaluatedConverter:
+    """Return the converter of a topic with records."""
+    by_name = dict(zip(plan.request.columns, scan_plan.outputs, strict=True))
+    source = ChangeConverter(
+        scan_plan.source.table.message_type,
+        [by_name[column.source] for column in plan.columns],
+        [column.name for column in plan.columns],
+        has_progress=terms.has_progress and plan.evaluation is None,
+    )
+    if plan.evaluation is None:
+        return source
+    return EvaluatedConverter(
+        source, plan.evaluation, cancellation, has_progress=terms.has_progress
+    )
+
+
+def convert_all(
+    converter: ChangeConverter | EvaluatedConverter, batches: Iterable[Sequence[Change]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of changes."""
+    for changes in batches:
+        for start in range(0, len(changes), _BATCH_SIZE):
+            yield converter.convert_changes(changes[start : start + _BATCH_SIZE])

@@ -76,6 +76,10 @@ class LiveFeed(ChangeSink):
         self._last_s = max(self._last_s, self._clock.now())
         return self._last_s
 
+    def advance_time(self, time_s: float) -> None:
+        """Make no change earlier than a time, in seconds since 1970."""
+        self._last_s = max(self._last_s, time_s)
+
     def on_message(self, topic: str, body: bytes, envelope: Envelope) -> None:  # noqa: ARG002 - see `MessageSink`
         """See `MessageSink.on_message`."""
         self._add(self.read_time(), 1, Record("", bytes(body), topic))

@@ -31,10 +31,11 @@ class LiveRows:
     Args:
         feed: the changes.
         converter: makes rows of them.
-        snapshot: the rows of the records that are present.
+        snapshot: the rows of the records that are present, or were at the beginning.
         cancellation: ends it.
         on_misfit: widens the columns of the topic.
         on_close: ends the subscription.
+        replayed: makes the rows that come between the snapshot and the changes of the feed.
         has_progress: whether there are rows of progress.
 
     Attributes:
@@ -51,6 +52,7 @@ class LiveRows:
         cancellation: Cancellation,
         on_misfit: Callable[[MisfitError], None],
         on_close: Callable[[], None],
+        replayed: Iterator[pa.RecordBatch] | None = None,
         *,
         has_progress: bool,
     ) -> None:
@@ -61,6 +63,7 @@ class LiveRows:
         self._converter: Final = converter
         self._snapshot = iter(snapshot)
         self._snapshot_left = sum(batch.num_rows for batch in snapshot)
+        self._replayed = replayed
         self._cancellation: Final = cancellation
         self._on_misfit: Final = on_misfit
         self._on_close: Final = on_close
@@ -108,7 +111,8 @@ class LiveRows:
                     batch, self._rest = batch.slice(0, left), batch.slice(left)
                     self.taken -= self._rest.num_rows
                 left -= batch.num_rows
-            elif is_last:  # those that come while others are sent are left to the next call
+            elif is_last and self._replayed is None:
+                # those that come while others are sent are left to the next call
                 left = self._snapshot_left + self._feed.change_count
             has_rows = True
             yield batch
@@ -123,7 +127,7 @@ class LiveRows:
         if not self.is_finished:
             self.is_finished = True
             self._rest = None
-            self._snapshot = iter(())
+            self._snapshot, self._replayed = iter(()), None
             with suppress(RuntimeError):  # the instance is stopping
                 self._on_close()
 
@@ -140,10 +144,26 @@ class LiveRows:
             batch = next(self._snapshot, None)
             self._snapshot_left -= 0 if batch is None else batch.num_rows
         if batch is None:
-            batch = self._next_changes()
+            try:
+                batch = self._next_replayed() or self._next_changes()
+            except MisfitError as misfit:
+                self._on_misfit(misfit)
+                raise ColumnsWidenedError(
+                    "a change has a value of another type than its column; subscribe again"
+                ) from None
         if batch is not None:
             self.taken += batch.num_rows
         return batch
+
+    def _next_replayed(self) -> pa.RecordBatch | None:
+        """Return the next rows between the snapshot and the feed; None if there are no more."""
+        if self._replayed is None:
+            return None
+        for batch in self._replayed:
+            if batch.num_rows:
+                return batch
+        self._replayed = None
+        return None
 
     def _next_changes(self) -> pa.RecordBatch | None:
         moment_s = self._feed.progress_s
@@ -151,14 +171,8 @@ class LiveRows:
         if is_due and moment_s:
             self._next_progress_s = time.monotonic() + _PROGRESS_INTERVAL_S
             return self._converter.convert_progress(moment_s)
-        try:
-            while changes := self._feed.take(_BATCH_SIZE, _BATCH_BYTES):
-                batch = self._converter.convert_changes(changes)
-                if batch.num_rows:
-                    return batch
-        except MisfitError as misfit:
-            self._on_misfit(misfit)
-            raise ColumnsWidenedError(
-                "a change has a value of another type than its column; subscribe again"
-            ) from None
+        while changes := self._feed.take(_BATCH_SIZE, _BATCH_BYTES):
+            batch = self._converter.convert_changes(changes)
+            if batch.num_rows:
+                return batch
         return None

@@ -31,6 +31,7 @@ from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
+    from server.security.permissions import Permit
     from server.topics.subscriptions.delivery.sink import MessageSink
 
 
@@ -67,6 +68,14 @@ class LiveSubscriber:
         self._on_failure: Callable[[SqlError], None] = lambda _: None
         self._is_ended: bool = False
         self._sub_id: Final = f"{session.connection_name}-live{-own.number}"
+
+    def read_permit(self, topic: str) -> Permit:
+        """Return the user's permit to read a topic.
+
+        Raises:
+            CommandRefusedError: the user may not read it.
+        """
+        return self._session.require_permission(Permission.READ_TOPIC, topic)
 
     def subscribe(
         self,

@@ -54,7 +54,7 @@ from server.sql.query.rewrite import fold_identifiers
 from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, ScanOnlyPlan, ScanOnlyPlans
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind, parse
-from server.sql.query.tables import RowStream, ScanRequest, ScanResult, Table, TableSource
+from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table, TableSource
 from server.util.memory_limit import available_memory_bytes
 
 _MAX_PARSED_TEXTS: Final = 128
@@ -306,26 +306,31 @@ class QueryEngine:
         parameters: Sequence[object] = (),
         parameter_oids: Sequence[int] = (),
         cancellation: Cancellation | None = None,
-    ) -> LivePlan | None:
-        """Return the plan of a SUBSCRIBE; None if its topic is no table.
+    ) -> tuple[LivePlan | None, AsOf | None]:
+        """Return the plan of a SUBSCRIBE, and the moment of the past at which it begins.
+
+        Returns:
+            None instead of a plan if its topic is no table, and of a moment if it begins now.
 
         Raises:
             SqlError: the query cannot be live, or is wrong.
         """
-        if statement.tree is None:
-            live = statement.live
-            if live is None or live.topic is None:
-                return None
-            return plan_topic(source.tables(), live.topic)
+        topic = statement.live.topic if statement.live is not None else None
         cancellation = cancellation or Cancellation()
+        if statement.tree is None:
+            return None if topic is None else plan_topic(source.tables(), topic), None
         plan = self._plan(statement, source, session, cancellation, parameter_oids, parameters)
         plan.check_parameter_count()
+        version = statement.live.version if statement.live is not None else None
+        if topic is not None and version is not None:
+            return plan_topic(source.tables(), topic), plan.resolve_as_of(version)
         plan.plan_scans(is_enabled=True)
         position = statement.offset + 1
         live_plan = plan_query(statement.tree, plan.tree, plan.scans, position)
+        request = live_scan(plan.scans, position).request
         if live_plan is not None:
-            return live_plan
-        table = live_scan(plan.scans, position).request.table
+            return live_plan, request.as_of
+        table = request.table
         numbered = NumberedTables(source, table)
         folded = statement.tree.copy()
         fold_identifiers(folded)
@@ -334,7 +339,8 @@ class QueryEngine:
         plan = self._plan(evaluated, numbered, session, cancellation, parameter_oids, parameters)
         plan.plan_scans(is_enabled=True)
         evaluation = LiveEvaluation(plan, self._pool, session.user, numbered.row_column)
-        return plan_evaluation(table, live_scan(plan.scans, position), evaluation)
+        live_plan = plan_evaluation(table, live_scan(plan.scans, position), evaluation)
+        return live_plan, request.as_of
 
     def _plan(
         self,

@@ -47,7 +47,11 @@ class NumberedTables:
             name = f"_{name}"
         self.row_column: Final = name
         numbered = table._replace(columns=(*table.columns, Column(name, SqlType.BIGINT)))
-        self._tables: Final = [numbered if one is table else one for one in source.tables()]
+        # by name: the tables may have been listed anew since the query was planned
+        named = table.schema, table.name
+        self._tables: Final = [
+            numbered if (one.schema, one.name) == named else one for one in source.tables()
+        ]
 
     def tables(self) -> Sequence[Table]:
         """See `TableSource.tables`."""

@@ -1,7 +1,9 @@
 """The terms of SUBSCRIBE, and the queries that can be live.
 
-    SUBSCRIBE [TO] topic [WITH (snapshot = true|false, progress = true|false)]
-    SUBSCRIBE [TO] (SELECT expressions FROM topic [WHERE condition]) [WITH (...)]
+    SUBSCRIBE [TO] topic [WITH (snapshot = true|false, progress = true|false)] [AS OF moment]
+    SUBSCRIBE [TO] (SELECT expressions FROM topic [WHERE condition]) [WITH (...)] [AS OF moment]
+
+AS OF may precede WITH.
 
 The syntax is that of Materialize (its documentation, SUBSCRIBE). A live query is decided record by
 record, so that each change of a record becomes rows to remove and rows to add: it has expressions
@@ -84,11 +86,13 @@ class LiveTerms(NamedTuple):
         topic: the topic of SUBSCRIBE TO; None if there is a query.
         has_snapshot: whether the present records come first.
         has_progress: whether rows tell how far the changes have been sent.
+        version: the moment of the past at which it begins; None for now.
     """
 
     topic: TopicName | None
     has_snapshot: bool = True
     has_progress: bool = False
+    version: exp.Version | None = None
 
 
 class LiveColumn(NamedTuple):
@@ -177,6 +181,9 @@ def check_live_query(tree: exp.Expr, position: int) -> None:
             raise _refusal(named, part, position)
     source = tree.args.get("from_")
     table = source.this if source is not None else None
+    if isinstance(table, exp.Table) and table.args.get("version") is not None:
+        hint = "Write SUBSCRIBE (SELECT ...) AS OF ...."
+        raise _refusal("AS OF within it", source or tree, position, hint)
     if not _is_plain_table(table):
         raise _refusal("anything but one topic in FROM", source or tree, position)
     for node in (*tree.expressions, tree.args.get("where")):
@@ -292,7 +299,7 @@ def live_scan(scans: Sequence[PlannedScan], position: int) -> PlannedScan:
     """Return the scan of a live query.
 
     Raises:
-        SqlError: it is not that of a topic as it is now.
+        SqlError: it is not that of a topic.
     """
     if len(scans) != 1 or scans[0].reference.relation.table is None:
         raise SqlError(
@@ -300,13 +307,6 @@ def live_scan(scans: Sequence[PlannedScan], position: int) -> PlannedScan:
         )
     (scan,) = scans
     _require_live(scan.request.table, position)
-    if scan.request.as_of is not None:
-        raise SqlError(
-            FEATURE_NOT_SUPPORTED,
-            "SUBSCRIBE begins at the present state, not AS OF another one",
-            hint="Query the past states, or history, by themselves.",
-            position=position,
-        )
     return scan
 
 

@@ -37,7 +37,7 @@ from server.expressions import tree as amps
 from server.sql.query.as_of import resolve_versions
 from server.sql.query.log_bounds import BoundFinder, no_evaluation
 from server.sql.query.names import TableReference, used_columns
-from server.sql.query.tables import Column, LogBound, ScanRequest, SqlType, TableKind
+from server.sql.query.tables import AsOf, Column, LogBound, ScanRequest, SqlType, TableKind
 
 MAX_FILTER_NODES: Final = 2_000
 MAX_FILTER_DEPTH: Final = 60
@@ -76,6 +76,25 @@ class PlannedScan(NamedTuple):
     reference: TableReference
     request: ScanRequest
     residual: tuple[str, ...]
+
+
+def resolve_moment(
+    version: exp.Version,
+    parameters: Mapping[int, object],
+    evaluate_time: Callable[[exp.Expr], int | None],
+) -> AsOf:
+    """Return the moment of AS OF.
+
+    Args:
+        version: the clause.
+        parameters: the values of parameters by their numbers.
+        evaluate_time: see `BoundFinder`.
+
+    Raises:
+        SqlError: not a time, or no bookmark.
+    """
+    constant = _Translator(_Scope(exp.Select(), ()), parameters).constant
+    return resolve_versions({0: version}, constant, evaluate_time)[0]
 
 
 def plan_scans(

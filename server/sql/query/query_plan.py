@@ -36,10 +36,10 @@ from server.sql.query.names import (
 )
 from server.sql.query.parameters import infer_parameters, type_parameters
 from server.sql.query.pg_functions import VECTORS
-from server.sql.query.pushdown import PlannedScan, plan_scans
+from server.sql.query.pushdown import PlannedScan, plan_scans, resolve_moment
 from server.sql.query.results import QueryColumn
 from server.sql.query.rewrite import ExpressionRewriter, fold_identifiers
-from server.sql.query.tables import RowStream, ScanRequest, ScanResult, Table
+from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table
 
 if TYPE_CHECKING:
     from server.sql.query.pg_catalog import PgCatalog
@@ -171,6 +171,16 @@ class QueryPlan:
             name = f"{self._prefix}s{index}"
             _set_name(scan.reference.node, name)
             scan.reference.node.meta["scan"] = name
+
+    def resolve_as_of(self, version: exp.Version) -> AsOf:
+        """Return the moment of a SUBSCRIBE TO, whose value is the only column of the query.
+
+        Raises:
+            SqlError: not a time, or no bookmark.
+        """
+        resolved = version.copy()
+        resolved.set("expression", self.tree.expressions[0].unalias().copy())
+        return resolve_moment(resolved, self._parameters, self._evaluate_time)
 
     def _evaluate_time(self, node: exp.Expr) -> int | None:
         """Return the microseconds since 1970 of an expression for a time.

@@ -89,7 +89,7 @@ class Statement:
             statements that write get a count after it.
         offset: offset of the statement in the text of all, to correct positions of errors.
         tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE; the statement of WRITE, or of
-            COPY_OUT with RETURNING.
+            COPY_OUT with RETURNING; of SUBSCRIBE TO a query of its moment, if it has one.
         parameter_count: the number of parameters `$1`, `$2`, ...
         name: the setting of SET, SHOW and RESET (ALL for all); the cursor of DECLARE, FETCH, MOVE
             and CLOSE, the prepared statement of DEALLOCATE, None for all; the savepoint; the target
@@ -314,6 +314,8 @@ class _Reader:
 
     def _live(self, tokens: list[Token]) -> tuple[LiveTerms, exp.Expr | None]:
         """Return the terms of a SUBSCRIBE, and its query if it has one, from what follows it."""
+        from sqlglot import exp
+
         from server.sql.query import dialect
         from server.sql.query.live_terms import check_live_query, make_terms
 
@@ -330,9 +332,37 @@ class _Reader:
             check_live_query(tree, query[0].start + 1)
         else:
             topic = reader._topic_name()
+        version = reader._as_of()
         terms = make_terms(topic, reader._options())
+        version = version or reader._as_of()
         reader._expect_end()
-        return terms, tree
+        if version is None:
+            return terms, tree
+        if tree is None:
+            tree = exp.Select(expressions=[version.expression])
+        else:
+            tree.args["from_"].this.set("version", version)
+        return terms._replace(version=version), tree
+
+    def _as_of(self) -> exp.Version | None:
+        """Return the moment of AS OF, if it follows; it reaches to WITH, or to the end."""
+        from sqlglot import exp
+
+        from server.sql.query import dialect
+
+        start = self._index
+        if not (self._accept("AS") and self._accept("OF")):
+            self._index = start
+            return None
+        depth = 0
+        while self._index < len(self._tokens) and not (depth == 0 and self._word() == "WITH"):
+            depth += (self._word() == "(") - (self._word() == ")")
+            self._index += 1
+        tokens = [*dialect.tokenize("SELECT 1 FROM t"), *self._tokens[start : self._index]]
+        version = dialect.parse_query(tokens, self._all).find(exp.Version)
+        if version is None:
+            raise dialect.syntax_error_at(self._tokens[start], self._all)
+        return version
 
     def _live_statement(
         self,

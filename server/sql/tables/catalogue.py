@@ -347,6 +347,8 @@ class SessionTables:
         on_begin: Callable[[ScanPlan, Expr | None], None],
         *,
         has_snapshot: bool,
+        metadata: Sequence[Metadata] = (),
+        point: HistoryPoint | None = None,
     ) -> tuple[ScanPlan, Sequence[RowChunk]]:
         """Begin to follow a topic, and scan it, as of the same moment. Called on a worker thread.
 
@@ -355,6 +357,8 @@ class SessionTables:
             on_begin: places the subscription, given the plan and the filter without the permitted
                 one; called on the engine's thread.
             has_snapshot: whether to scan.
+            metadata: metadata to read, apart from that of the request.
+            point: the point in the past that the request's `as_of` stands for.
 
         Returns:
             The plan, and the rows: their bodies, without fields that the user may not see if the
@@ -368,17 +372,19 @@ class SessionTables:
 
         def begin() -> None:
             try:
-                plan = self._make_plan(request, {})
+                points = {} if request.as_of is None or point is None else {request.as_of: point}
+                plan = self._make_plan(request, points)
                 requested = (
                     None if request.filter is None else engine.filter_parser.parse(request.filter)
                 )
                 on_begin(plan, requested)
                 scan = None
                 if has_snapshot:
-                    metadata = [output for output in plan.outputs if isinstance(output, Metadata)]
+                    shown = [output for output in plan.outputs if isinstance(output, Metadata)]
                     body = body_column(plan.source.table.message_type)
+                    outputs = tuple(dict.fromkeys((*shown, *metadata, body)))
                     scan = self._running = TopicScan(
-                        [plan._replace(outputs=tuple(dict.fromkeys((*metadata, body))))],
+                        [plan._replace(outputs=outputs)],
                         self._session.client_name,
                         self._max_bytes,
                         engine.scheduler.elapsed,
@@ -406,6 +412,11 @@ class SessionTables:
         """Widen the columns of a topic, for values of other types; on a worker thread."""
         self.refresh()
         self._post_call(partial(_widen, columns, misfit))
+
+    @property
+    def max_bytes(self) -> int:
+        """The maximum memory of the rows of a scan."""
+        return self._max_bytes
 
     def refresh(self) -> None:
         """List the tables anew when they are asked for next, as columns have changed."""

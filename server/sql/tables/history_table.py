@@ -305,6 +305,31 @@ def _topics_in(file: JournalFile, journal: Journal) -> frozenset[JournalTopic] |
     return frozenset(list(definitions.topics.values()))
 
 
+def wait_until_durable(is_durable: Future[None], is_cancelled: Callable[[], bool]) -> None:
+    """Wait on a worker thread until entries of the log can be read.
+
+    Args:
+        is_durable: completed when they are on stable storage.
+        is_cancelled: returns whether the statement is cancelled.
+
+    Raises:
+        ScanError: that takes too long, or the statement is cancelled.
+    """
+    deadline = time.monotonic() + _DURABLE_TIMEOUT_S
+    while True:
+        try:
+            is_durable.result(0.1)
+        except TimeoutError:
+            if is_cancelled():
+                raise ScanCancelledError("the query was cancelled") from None
+            if time.monotonic() > deadline:
+                raise ScanError(
+                    "what was published has not been stored in the transaction log in time"
+                ) from None
+        else:
+            return
+
+
 class VisibleTopic(NamedTuple):
     """A topic of the log that a user may read.
 
@@ -586,18 +611,7 @@ class HistoryStream:
         Raises:
             ScanError: a bookmark is not in the log, or the log cannot be read.
         """
-        deadline = time.monotonic() + _DURABLE_TIMEOUT_S
-        while True:
-            try:
-                self._is_durable.result(0.1)
-                break
-            except TimeoutError:
-                if self._is_cancelled():
-                    raise ScanCancelledError("the query was cancelled") from None
-                if time.monotonic() > deadline:
-                    raise ScanError(
-                        "what was published has not been stored in the transaction log in time"
-                    ) from None
+        wait_until_durable(self._is_durable, self._is_cancelled)
         try:
             self._span = self._part(self._request.bounds)
         except OSError as error:

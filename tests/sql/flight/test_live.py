@@ -14,6 +14,7 @@ from pyarrow import flight
 
 from tests.sql.flight.support import FlightServer, field, flight_server, query_command
 from tests.sql.support import ORDERS
+from tests.sql.test_live_as_of import TOPICS as LOGGED
 from tests.support.waiting import comes_true
 
 NUMBERS = "generate_series(1, 1000000)"
@@ -88,6 +89,18 @@ def test_topics_without_records_are_followed(server: FlightServer) -> None:
         assert server.sql.server.logs("sql subscribe entered", 2)
         server.sql.publish("ticks", {"price": 1})
         assert rows_of(reader, 1) == [{"_diff": 1, "_body": '{"price": 1}'}]
+        reader.cancel()
+
+
+def test_a_subscription_begins_in_the_past(tmp_path: Path) -> None:
+    with flight_server(tmp_path, topics=LOGGED) as server, server.raw() as client:
+        server.sql.publish("orders", {"id": 1, "qty": 1}, {"id": 1, "qty": 2}, {"id": 2, "qty": 3})
+        reader = open_stream(client, "SUBSCRIBE (SELECT id, qty FROM orders) AS OF BOOKMARK '0'")
+        assert [tuple(row.values()) for row in rows_of(reader, 4)] == [
+            *((1, 1, 1), (-1, 1, 1), (1, 1, 2), (1, 2, 3))
+        ]
+        server.sql.publish("orders", {"id": 2, "qty": 4})
+        assert [tuple(row.values()) for row in rows_of(reader, 2)] == [(-1, 2, 3), (1, 2, 4)]
         reader.cancel()
 
 

@@ -77,8 +77,8 @@ class Live:
         assert terms is not None
 
         def begin() -> LiveRows:
-            plan = self._engine.plan_live(statement, self.tables.source, self._session)
-            return self.statements.subscribe(terms, plan, Cancellation())
+            plan, as_of = self._engine.plan_live(statement, self.tables.source, self._session)
+            return self.statements.subscribe(terms, plan, Cancellation(), as_of)
 
         for _ in range(5):
             try:
