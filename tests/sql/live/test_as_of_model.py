@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -171,3 +172,47 @@ def _take(live: Live, rows: LiveRows, between: Callable[[], None]) -> Sequence[R
 
 def _lenient(counted: Counter[Row]) -> Counter[str]:
     return Counter({repr(row): count for row, count in counted.items()})
+
+
+@pytest.mark.parametrize("has_history", [False, True])
+def test_a_log_without_its_beginning(
+    has_history: bool, engine: QueryEngine, tmp_path: Path
+) -> None:
+    """History has the records of a moment that the log does not tell any more."""
+    core = Core()
+    core.keep(topic_spec("/id", history=(1000 * SECOND, 0) if has_history else None))
+    core.record(tmp_path, "orders")
+    publisher = core.log_on("publisher")
+    journal = core.transaction_log.journal
+    begun = datetime.fromtimestamp(core.clock.now(), UTC)
+    core.clock.advance(1)
+    number = 0
+    while len(journal.files) < 3:
+        do(core, publisher, ("publish", number % 3, {"n": number, "s": "x" * 50_000}, 0))
+        core.commit()
+        number += 1
+    journal.remove(journal.files[0].number)
+    core.clock.advance(1)
+    moment = datetime.fromtimestamp(core.clock.now(), UTC)
+    core.clock.advance(1)
+    do(core, publisher, ("publish", 0, {"n": -1}, 0))
+    live = Live(core, engine)
+    live.tables.all()
+
+    def between() -> None:
+        core.commit()
+        core.run_helper_calls()
+
+    query = "(SELECT id, n FROM orders)"
+    with pytest.raises(SqlError, match="nothing of that time any more"):
+        live.subscribe(f"{query} AS OF '{begun.isoformat()}'", between)
+    if has_history:
+        rows = live.subscribe(f"{query} AS OF '{moment.isoformat()}'", between)
+        found = [row[1:] for row in _take(live, rows, between)]
+        assert [row[0] for row in found] == [1, 1, 1, -1, 1]
+        assert found[4] == (1, 0, -1)
+    else:
+        with pytest.raises(SqlError, match="are not known"):
+            live.subscribe(f"{query} AS OF '{moment.isoformat()}'", between)
+    live.statements.close()
+    assert not core.transaction_log.holders()
