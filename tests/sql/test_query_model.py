@@ -42,7 +42,7 @@ Condition = Callable[[Row], bool | None]
 NUMBERS: Final = [0, 1, 2, 3, -1, 5, 2**53 + 1, 2**63 - 1, -(2**63)]
 DOUBLES: Final = [0.5, 1.5, 2, -2.5, 0.1, 1e300, 5e-324, -0.0, 1e16]
 TEXTS: Final = ["", "a", "b", "ab", "B", "ä", "€𝄞", "it's", "a\\b", "5", " a", 'q"', "日本"]
-MIXED: Final = [1, "1", "x", 2.5, "true", -7]
+MIXED: Final = [1, "1", "x", 2.5, "true", True, -7]
 HUGE: Final = [1, 10**20, -(10**30), 3.5]
 LISTS: Final = [["a", "b"], [1, 2.5, None], [True], []]
 
