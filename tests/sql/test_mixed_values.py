@@ -19,6 +19,7 @@ def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
         server.publish(
             "orders", *({"id": number, "m": value} for number, value in enumerate(MIXED))
         )
+        server.publish("prices", {"symbol": "Y", "": 7, "bid": 1})
         yield server
 
 
@@ -44,6 +45,16 @@ def test_a_condition_selects_the_rows_of_the_column(sql: SqlServer, condition: s
             f"SELECT id FROM orders WHERE {condition} LIMIT 100 OFFSET 0",
         ):
             assert sorted(connection.execute(query).fetchall()) == expected
+
+
+def test_a_field_without_a_name_is_a_column(sql: SqlServer) -> None:
+    with sql.connect() as connection:
+        for query in (
+            "SELECT * FROM prices WHERE symbol = 'Y'",
+            "WITH t AS (SELECT * FROM prices) SELECT * FROM t WHERE symbol = 'Y' ORDER BY symbol",
+        ):
+            assert connection.execute(query).fetchall()[0][:2] == ("Y", 7)
+        assert connection.execute("SELECT _ FROM prices WHERE _ = 7").fetchall() == [(7,)]
 
 
 def test_a_prepared_statement_ends_when_its_columns_change(sql: SqlServer) -> None:

@@ -211,7 +211,7 @@ class LearnedColumns:
     def _make_name(self, path: Path) -> str:
         """Return a name for a new column; names differ by more than the case of their letters."""
         plain = ".".join(map(str, path)).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-        name = plain
+        name = plain = plain or "_"  # no column of SQL has an empty name
         number = 2
         if name.lower() in self._used_names and name.startswith("_"):
             name = plain = f"_{plain}"
