@@ -167,6 +167,24 @@ def test_without_a_snapshot_there_are_changes_only(sql: SqlServer) -> None:
         assert [row[0] for row in rows] == sorted(str(row[0]) for row in rows)
 
 
+@pytest.mark.parametrize("column", ["qty", "qty * 2 AS twice"])
+def test_times_never_decrease(sql: SqlServer, column: str) -> None:
+    """Of rows of progress, either, while changes come at any time."""
+    with sql.connect() as connection:
+        text = f"(SELECT id, {column} FROM orders) WITH (snapshot = false, progress)"
+        reader = Reader(connection, text)
+        reader.take(1)
+        for number in range(120):
+            sql.publish("orders", order(8) | {"qty": number})
+            time.sleep(0.02)
+        assert comes_true(lambda: sum(row[1] == "t" for row in reader.rows) > 2)
+        connection.cancel()
+        reader.end()
+        times = [str(row[0]) for row in reader.rows]
+        assert times == sorted(times)
+        assert len(times) > 100
+
+
 def test_cursors_are_fetched_from(sql: SqlServer) -> None:
     with sql.connect() as connection:
         with connection.transaction():

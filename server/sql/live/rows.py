@@ -69,6 +69,7 @@ class LiveRows:
         self._on_close: Final = on_close
         self._has_progress: Final = has_progress
         self._next_progress_s = 0.0  # of the steady clock
+        self._converted_s = 0.0  # the time of the last change
         self._rest: pa.RecordBatch | None = None
 
     def follow(self) -> Iterator[pa.RecordBatch | LiveWait]:
@@ -166,12 +167,13 @@ class LiveRows:
         return None
 
     def _next_changes(self) -> pa.RecordBatch | None:
-        moment_s = self._feed.progress_s
+        moment_s = max(self._feed.progress_s, self._converted_s)
         is_due = self._has_progress and time.monotonic() >= self._next_progress_s
         if is_due and moment_s:
             self._next_progress_s = time.monotonic() + _PROGRESS_INTERVAL_S
             return self._converter.convert_progress(moment_s)
         while changes := self._feed.take(_BATCH_SIZE, _BATCH_BYTES):
+            self._converted_s = changes[-1][0]
             batch = self._converter.convert_changes(changes)
             if batch.num_rows:
                 return batch
