@@ -135,7 +135,7 @@ class StatementThreads:
         )
 
     def _take_call(self) -> tuple[str, _Call] | None:
-        """Return the call of the user whose turn it is; None if there is none."""
+        """Return the call of the next user; None if there is none."""
         for user, calls in self._queued_calls.items():
             if self._user_threads[user] < self._max_user_threads:
                 call = calls.popleft()

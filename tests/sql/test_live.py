@@ -305,7 +305,7 @@ def test_topics_without_records_have_bodies(sql: SqlServer) -> None:
         ("(SELECT pg_notify('orders', symbol) FROM orders)", "0A000", "more than its"),
         ("(SELECT nothing + 1 FROM orders)", "42703", '"nothing" does not exist'),
         ("(SELECT nothing(id) FROM orders)", "42883", "nothing"),
-        ("(SELECT o.id + 1 FROM orders p)", "42703", '"o"'),
+        ("(SELECT o.id + 1 FROM orders p)", "42P01", '"o"'),
         ("(SELECT nothing FROM orders)", "42703", '"nothing" does not exist'),
         ("(SELECT id FROM nothing)", "42P01", '"nothing" does not exist'),
         ("(SELECT relname FROM pg_class)", "42P01", "no topic"),

@@ -154,7 +154,8 @@ def test_the_past_survives_a_kill(tmp_path: Path) -> None:
             connection.cancel()
             reader.end()
         last = entries(sql, "prices")[-1][0]
-        sql.publish("prices", {"id": 1, "n": 12}, {"id": 4, "n": 40})
+        with sql.connect() as connection:  # it returns when they are on stable storage
+            connection.execute("INSERT INTO prices (id, n) VALUES (1, 12), (4, 40)")
         sql.server.stop(signal.SIGKILL)
     with sql_server(tmp_path, topics=TOPICS) as sql, sql.connect() as connection:
         sql.publish("prices", {"id": 4, "n": 41})

@@ -63,7 +63,7 @@ class NumberedTables:
 
 
 def with_row_number(tree: exp.Expr, table: Table, row_column: str) -> exp.Expr:
-    """Return a live query whose last column is the number of the row, and that has no star.
+    """Return a live query that has no star, and the number of the row as last column.
 
     Args:
         tree: the query, with folded identifiers.

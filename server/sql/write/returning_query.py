@@ -1,6 +1,6 @@
 """RETURNING: the records that a statement has written, as a table for a query.
 
-The expressions are those of a query over one table, whose rows are the records as they were just
+The expressions are those of a query over one table: the rows are the records as they were just
 after each of them was written; those of DELETE as they were before. Records that the user may not
 read are left out, and so are fields: the columns are those of the topic's table, and new fields
 that the statement writes, with the types of the values.
@@ -47,7 +47,7 @@ _RECORD_BYTES: Final = 300
 """Approximate memory of a record besides its body."""
 
 _MAX_WIDENED: Final = 3
-"""Executions of the query whose columns are widened by the values that were written."""
+"""Executions of the query, while the written values widen its columns."""
 
 _NUMBER_OIDS: Final = {
     **dict.fromkeys((20, 21, 23), SqlType.BIGINT),

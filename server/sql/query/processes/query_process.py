@@ -1,7 +1,7 @@
 """A query process, as the server sees it: its start, frames, cancellations and end.
 
 The process is a new program, not a copy of the server: it has none of the server's memory, files
-and locks. Its standard error is a file in memory, whose last lines have the reason of its end.
+and locks. Its standard error is a file in memory; the last lines have the reason of its end.
 """
 
 from __future__ import annotations
