@@ -195,14 +195,17 @@ class FlightStatement:
         self._warn(description.warnings)
         return query_schema(description.columns or ()), description.parameter_oids
 
-    def open(self) -> None:
+    def open(self) -> bool:
         """Begin a query, or a SUBSCRIBE; plan it again if its columns are widened by its scan.
 
-        A statement with RETURNING has been written before, by `write`.
+        Returns:
+            False if it has to be written before, by `write`.
 
         Raises:
             SqlError: the statement is wrong, or fails before its first row.
         """
+        if self.is_write and self._steps is None:
+            return False
         for attempt in range(1, _MAX_PLANNED + 1):
             try:
                 self._open()
@@ -210,7 +213,8 @@ class FlightStatement:
                 if attempt == _MAX_PLANNED:
                     raise
             else:
-                return
+                break
+        return True
 
     def next_batch(self) -> pa.RecordBatch | LiveWait | None:
         """Return the next rows, or the wait for them; None at the end.
@@ -270,8 +274,9 @@ class FlightStatement:
         self._batches = iter(())
         if self._steps is not None:
             self._steps.close()
-        if self._rows is not None:
-            self._rows.close()
+        for rows in (self._rows, self._returned):
+            if rows is not None:
+                rows.close()
 
     def _open(self) -> None:
         client, terms = self._client, self._statement.live

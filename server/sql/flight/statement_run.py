@@ -130,9 +130,9 @@ class StatementRun:
         Raises:
             SqlError: it fails or is cancelled.
         """
-        if self._statement.is_write:
+        if not await self.do(self._statement.open):
             await self.execute()
-        await self.do(self._statement.open)
+            await self.do(self._statement.open)
         yield encode_schema(self._statement.schema)
         while True:
             step = await self.do(self._next)
