@@ -28,7 +28,6 @@ from server.sql.postgres.parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.live_terms import TopicName
-from server.sql.query.results import QueryColumn
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.row_cursor import RowCursor, to_result_columns
 from server.sql.tables.errors import ColumnsWidenedError
@@ -266,8 +265,8 @@ class StatementRunner:
                     )
                 else:
                     bound.cursor = self._open(statement, cancellation, bound.parameters, types)
-                if bound.described is not None and not _same_columns(
-                    bound.described, bound.cursor.rows.columns
+                if bound.described is not None and (
+                    _types_of(bound.described) != _types_of(bound.cursor.rows.columns)
                 ):
                     raise SqlError(_CHANGED_RESULT, "cached plan must not change result type")
             rows = bound.cursor.rows
@@ -559,11 +558,7 @@ class StatementRunner:
     ) -> Generator[Output, None, WriteResult]:
         is_in_block = self.transaction_status is not TransactionStatus.IDLE
         self._block.check_write(statement.tag.split()[0], is_in_block=is_in_block)
-        columns = (
-            None
-            if described is None
-            else [QueryColumn(one.name, one.type_oid) for one in described]
-        )
+        columns = None if described is None else _types_of(described)
         steps = self._writer.run(statement, parameters, parameter_types, cancellation, columns)
         written = 0
         try:
@@ -728,7 +723,6 @@ def _send_rows(
     return rows.taken - before
 
 
-def _same_columns(left: Sequence[ResultColumn], right: Sequence[ResultColumn]) -> bool:
-    return [(column.name, column.type_oid) for column in left] == [
-        (column.name, column.type_oid) for column in right
-    ]
+def _types_of(columns: Sequence[ResultColumn]) -> list[tuple[str, int]]:
+    """Return the names and types by which a client decodes rows."""
+    return [(column.name, column.type_oid) for column in columns]

@@ -58,10 +58,13 @@ class Pushed(NamedTuple):
     Attributes:
         filter: the filter.
         is_exact: true for exactly the same rows; if not, for more.
+        texts: a column, and the texts of which it has to be one in the rows of the condition; None
+            if an inexact one has to be tested by DuckDB.
     """
 
     filter: amps.Expr
     is_exact: bool
+    texts: tuple[str, tuple[str, ...]] | None = None
 
 
 class PlannedScan(NamedTuple):
@@ -236,10 +239,9 @@ def plan_exact_scan(
         if pushed is None or not _is_bounded(pushed.filter, filters):
             return None
         if not pushed.is_exact:
-            demanded = translator.demanded_texts(condition)
-            if demanded is None:
+            if pushed.texts is None:
                 return None
-            texts.append(demanded)
+            texts.append(pushed.texts)
         filters.append(pushed.filter)
     filter_ = _bounded(filters)
     limit, offset = select.args.get("limit"), select.args.get("offset")
@@ -467,22 +469,6 @@ class _Translator:
             return None
         return _compare(column, _NEGATED[sign] if is_negated else sign, value)
 
-    def demanded_texts(self, node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
-        """Return the texts of which a column has to be one, by `=` or IN; None for all others."""
-        match node:
-            case exp.EQ():
-                column, items = self._scope.column(node.this), [node.expression]
-                if column is None:
-                    column, items = self._scope.column(node.expression), [node.this]
-            case exp.In() if node.expressions and not node.args.get("query"):
-                column, items = self._scope.column(node.this), node.expressions
-            case _:
-                return None
-        values = [value for value in map(self.constant, items) if value is not None]
-        if column is None or not all(isinstance(value, str) for value in values):
-            return None
-        return column.name, tuple(map(str, values))
-
     def _members(self, node: exp.Expr) -> list[object] | None:
         """Return the elements of `ANY (array)` and `ALL (array)`."""
         if isinstance(node, exp.Any):
@@ -546,7 +532,9 @@ class _Translator:
             return Pushed(amps.Not(test) if is_negated else test, is_exact=True)
         if is_negated or any(_is_text_of_other_value(str(one.value)) for one in texts):
             return None
-        return Pushed(_any((test, amps.IsNull(path))) if has_empty else test, is_exact=False)
+        found = _any((test, amps.IsNull(path))) if has_empty else test
+        demanded = tuple(str(literal.value) for literal in literals if literal is not None)
+        return Pushed(found, is_exact=False, texts=(column.name, demanded))
 
     def _is(self, node: exp.Is, is_negated: bool) -> Pushed | None:
         column = self._scope.column(node.this)
@@ -667,10 +655,12 @@ def _compare(column: Column, sign: str, value: object) -> Pushed | None:
         if sign in (">", ">="):  # NaN is the greatest in SQL
             return Pushed(_any((test, amps.IsNan(path))), is_exact=True)
         return Pushed(test, is_exact=True)
-    return _compare_text(path, sign, literal)
+    return _compare_text(column, path, sign, literal)
 
 
-def _compare_text(path: amps.Expr, sign: str, literal: amps.Literal) -> Pushed | None:
+def _compare_text(
+    column: Column, path: amps.Expr, sign: str, literal: amps.Literal
+) -> Pushed | None:
     """Return the comparison of a column of texts with a text as a filter.
 
     Such a column has numbers, Booleans, arrays and objects as texts, which filters do not compare
@@ -681,7 +671,8 @@ def _compare_text(path: amps.Expr, sign: str, literal: amps.Literal) -> Pushed |
         return _compare_with_empty(path, sign)
     if sign != "=" or _is_text_of_other_value(str(literal.value)):
         return None
-    return Pushed(amps.Comparison(sign, path, literal), is_exact=False)
+    test = amps.Comparison(sign, path, literal)
+    return Pushed(test, is_exact=False, texts=(column.name, (str(literal.value),)))
 
 
 def _is_text_of_other_value(text: str) -> bool:

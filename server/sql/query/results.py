@@ -26,11 +26,6 @@ class QueryColumn(NamedTuple):
     duckdb_type: str = "VARCHAR"
 
 
-def have_same_types(left: Sequence[QueryColumn], right: Sequence[QueryColumn]) -> bool:
-    """Return whether columns have the same names and types for a client."""
-    return [column[:2] for column in left] == [column[:2] for column in right]
-
-
 class Description(NamedTuple):
     """A statement's parameters and result, without executing it.
 

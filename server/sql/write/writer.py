@@ -29,7 +29,7 @@ from server.sql.query.errors import (
     SYNTAX_ERROR,
     SqlError,
 )
-from server.sql.query.results import Description, have_same_types
+from server.sql.query.results import Description
 from server.sql.query.rewrite import check_read_only
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import SqlType, Table, TableKind, find_table
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import FieldValue
     from server.sql.query.execution import QueryEngine
-    from server.sql.query.results import QueryColumn, QueryResult
+    from server.sql.query.results import QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.query.tables import TableSource
     from server.sql.tables.catalogue import SessionTables, SessionTopic
@@ -191,7 +191,7 @@ class StatementWriter:
         statement: Statement,
         parameter_types: Sequence[int],
         cancellation: Cancellation,
-        described: Sequence[QueryColumn] | None,
+        described: list[tuple[str, int]] | None,
     ) -> Returning:
         """Return the query of RETURNING for an execution; see `run`."""
         write = self._prepare(statement, parameter_types, is_execution=True)
@@ -199,7 +199,9 @@ class StatementWriter:
             write.query, write.source, self._settings, parameter_types, cancellation
         )
         returning = self._prepare_returning(statement, write, found, cancellation)
-        if described is not None and not have_same_types(described, returning.columns):
+        if described is not None and described != [
+            (column.name, column.oid) for column in returning.columns
+        ]:
             raise SqlError(FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
         return returning
 
@@ -248,7 +250,7 @@ class StatementWriter:
         parameters: Sequence[object],
         parameter_types: Sequence[int],
         cancellation: Cancellation,
-        described: Sequence[QueryColumn] | None = None,
+        described: list[tuple[str, int]] | None = None,
     ) -> WriteSteps:
         """Execute a statement.
 
@@ -257,7 +259,7 @@ class StatementWriter:
             parameters: the values of its parameters.
             parameter_types: the types that the client asked for.
             cancellation: ends it.
-            described: the columns of RETURNING that the client has been told; None if it has not
+            described: names and OIDs of RETURNING, as described to the client; None if it has not
                 asked.
 
         Raises:
