@@ -35,13 +35,11 @@ class SwitchSecurity(Step):
         self._engine.log.emit("25-0001", what=part, state="on" if self.is_on else "off")
 
 
-class DoEnableAuthentication(SwitchSecurity):
-    """Switches authentication on, and ends the sessions of the admin interface."""
-
-    is_on = True
+class SwitchAuthentication(SwitchSecurity):
+    """Switches authentication."""
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
-        """Set the switch."""
+        """Set the switch; switched on, it ends the sessions of the admin interface."""
         switches = self._engine.security_switches
         switches.is_authentication_on = self.is_on
         if self.is_on:  # users were not verified while it was off
@@ -49,16 +47,20 @@ class DoEnableAuthentication(SwitchSecurity):
         self.log_switch("authentication")
 
 
-class DoDisableAuthentication(DoEnableAuthentication):
+class DoEnableAuthentication(SwitchAuthentication):
+    """Switches authentication on."""
+
+    is_on = True
+
+
+class DoDisableAuthentication(SwitchAuthentication):
     """Switches authentication off."""
 
     is_on = False
 
 
-class DoEnableEntitlement(SwitchSecurity):
-    """Switches entitlement on; earlier decisions are made anew."""
-
-    is_on = True
+class SwitchEntitlement(SwitchSecurity):
+    """Switches entitlement; earlier decisions are made anew."""
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Set the switch."""
@@ -67,7 +69,13 @@ class DoEnableEntitlement(SwitchSecurity):
         self.log_switch("entitlement")
 
 
-class DoDisableEntitlement(DoEnableEntitlement):
-    """Switches entitlement off; earlier decisions are made anew."""
+class DoEnableEntitlement(SwitchEntitlement):
+    """Switches entitlement on."""
+
+    is_on = True
+
+
+class DoDisableEntitlement(SwitchEntitlement):
+    """Switches entitlement off."""
 
     is_on = False

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.sql.client_log import MAX_LOGGED, printable
-from server.sql.flight.prepared import PreparedStatements
+from server.sql.flight.prepared_statements import PreparedStatements
 from server.sql.live.statements import LiveStatements
 from server.sql.query.live_terms import TopicName
 from server.sql.query.session import SqlSession

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from server.sql.flight.client import FlightClient
     from server.sql.flight.connection import FlightConnection
     from server.sql.flight.gateway import FlightGateway
-    from server.sql.flight.prepared import PreparedFlightStatement
+    from server.sql.flight.prepared_statements import PreparedFlightStatement
 
 _COMMAND: Final = 2  # FlightDescriptor.CMD
 

@@ -14,7 +14,7 @@ from server.sql.flight.arrow_types import (
     query_schema,
     with_schema,
 )
-from server.sql.flight.prepared import PreparedFlightStatement
+from server.sql.flight.prepared_statements import PreparedFlightStatement
 from server.sql.live.feed import LiveWait
 from server.sql.live.statements import LiveStatements
 from server.sql.query.cancellation import Cancellation
