@@ -127,6 +127,21 @@ def test_damaged_entries_come_back_from_the_other_server(tmp_path: Path) -> None
             assert "1D-0004" not in pair[name].server.log()
 
 
+def test_entries_are_repaired_once_though_links_end(tmp_path: Path) -> None:
+    """A link that is made anew requests nothing again that is being repaired."""
+    damaged = range(31, 51)
+    with ended(tmp_path) as pair:
+        flip(pair["A"], *damaged)
+        pair.start()
+        for count in range(1, len(damaged)):
+            wait_until(lambda: pair["A"].server.log().count("1E-0018") >= count, pair.logs)  # noqa: B023 - now
+            pair.network.hang_up("A", "B")
+        wait_until(lambda: pair["A"].server.log().count("1E-0018") >= len(damaged), pair.logs)
+        assert replayed(pair["A"]) == ALL
+        repaired = re.findall(r"1E-0018 Damaged entry (\d+)", pair["A"].server.log())
+        assert len(repaired) == len(set(repaired)) == len(damaged), pair.logs()
+
+
 def test_damaged_records_are_made_again(tmp_path: Path) -> None:
     """Alone and in a row, of messages published here and elsewhere; bookmarks are as before."""
     with ended(tmp_path) as pair:

@@ -113,7 +113,6 @@ class PeerBodyRepair:
     ) -> None:
         self._on_change: Final = on_change
         self._scanning_txids: set[int] = set()
-        self._repairing_txids: set[int] = set()
         self._unrepairable_txids: set[int] = set()  # damaged entries that cannot be repaired
         self._log: Final = log
         self._dedup_window: Final = dedup_window
@@ -163,7 +162,7 @@ class PeerBodyRepair:
             return False
         if self._will_be_resent(damaged):
             return True
-        return txid not in self._repairing_txids and self._requester.is_given_up(txid)
+        return self._requester.is_given_up(txid)
 
     def scan_damage(self, txid: int) -> None:
         """Search for damaged entries, from an entry on, on the helper thread."""
@@ -256,14 +255,13 @@ class PeerBodyRepair:
             return
         data = bytes(self._received_data)
         if damaged.matches(data):
-            self._requester.pending_request = None
+            self._requester.start_repair()
             self._repair_body(damaged, data, peer)
         else:
             self._requester.finish_request()
             self._notify_if_given_up()
 
     def _repair_body(self, damaged: DamagedBody, data: bytes, peer: str) -> None:
-        self._repairing_txids.add(damaged.txid)
         client, sequence = damaged.client, damaged.sequence
         highest = self._dedup_window.highest_sequence(client)
         if highest:  # from now on, a resent copy is a duplicate
@@ -280,7 +278,6 @@ class PeerBodyRepair:
             return "" if is_done else "its journal has changed"
 
         def report(problem: str) -> None:
-            self._repairing_txids.discard(damaged.txid)
             self._requester.remove_item(damaged.txid)
             if problem:
                 self._unrepairable_txids.add(damaged.txid)

@@ -42,7 +42,6 @@ class PeerRequest(Generic[_Item]):
         peer: the instance.
         since_s: time of the request, or of its latest partial response, in seconds.
         sent_s: time when the request was sent last, in seconds.
-        is_answered: whether the response is complete.
     """
 
     key: int
@@ -50,7 +49,6 @@ class PeerRequest(Generic[_Item]):
     peer: str
     since_s: float
     sent_s: float
-    is_answered: bool = False
 
 
 class PeerRequester(Generic[_Item]):
@@ -59,8 +57,8 @@ class PeerRequester(Generic[_Item]):
     Args:
         links: the links.
         clock: the time, and timers.
-        send_request: sends a request; the receiver of the response calls `extend_timeout` or
-            `finish_request`.
+        send_request: sends a request; the receiver of the response calls `extend_timeout`,
+            `finish_request` or `start_repair`.
         resend_request: requests the part of the item that has not arrived.
         on_tick: called about once a second, until all items have been given up.
         will_arrive_unrequested: returns whether an item need not be requested now.
@@ -88,6 +86,7 @@ class PeerRequester(Generic[_Item]):
         self._will_arrive_unrequested: Final = will_arrive_unrequested
         self._on_tick: Final = on_tick
         self._tried_peers: dict[int, set[str]] = {}  # by key, the peers that could not supply it
+        self._repairing_keys: set[int] = set()  # keys of items that are being repaired
         self._first_missing_s: float | None = None
         self._cancel_timer: Callable[[], None] | None = None
 
@@ -109,10 +108,13 @@ class PeerRequester(Generic[_Item]):
         """Remove an item that is no longer missing, or is not available."""
         self.missing_items.pop(key, None)
         self._tried_peers.pop(key, None)
+        self._repairing_keys.discard(key)
 
     def is_given_up(self, key: int) -> bool:
         """Return whether no connected peer has a missing item."""
         if self.pending_request is not None and self.pending_request.key == key:
+            return False
+        if key in self._repairing_keys:
             return False
         is_early = self._clock.steady() - (self._first_missing_s or 0.0) < _RESPONSE_TIMEOUT_S
         return not is_early and self._tried_peers.get(key, set()).issuperset(self._links.peers)
@@ -133,7 +135,7 @@ class PeerRequester(Generic[_Item]):
         self._schedule_tick()
         peers = list(self._links.peers)
         for key, item in self.missing_items.items():
-            if self._will_arrive_unrequested(item):
+            if key in self._repairing_keys or self._will_arrive_unrequested(item):
                 continue
             tried = self._tried_peers.setdefault(key, set())
             for peer in peers:
@@ -154,6 +156,19 @@ class PeerRequester(Generic[_Item]):
         self.pending_request = None
         self.request_next()
 
+    def start_repair(self) -> None:
+        """End the request: its item has arrived, and is not requested while it is repaired.
+
+        The repair ends with `remove_item`, or with `end_repair` if the item is still missing.
+        """
+        if self.pending_request is not None:
+            self._repairing_keys.add(self.pending_request.key)
+            self.pending_request = None
+
+    def end_repair(self, key: int) -> None:
+        """End a repair that has changed nothing: the item may be requested from other peers."""
+        self._repairing_keys.discard(key)
+
     def _schedule_tick(self) -> None:
         if self._cancel_timer is None:
             self._cancel_timer = self._clock.call_later(_TICK_INTERVAL_S, self._tick)
@@ -164,11 +179,7 @@ class PeerRequester(Generic[_Item]):
         pending_request, now = self.pending_request, self._clock.steady()
         if pending_request is not None and now - pending_request.since_s > _RESPONSE_TIMEOUT_S:
             self.finish_request()
-        elif (
-            pending_request is not None
-            and not pending_request.is_answered
-            and now - pending_request.sent_s > _RETRY_INTERVAL_S
-        ):
+        elif pending_request is not None and now - pending_request.sent_s > _RETRY_INTERVAL_S:
             pending_request.sent_s = now
             self._resend_request(pending_request)
         self._on_tick()

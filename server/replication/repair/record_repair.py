@@ -246,8 +246,6 @@ class PeerRecordRepair:
             or (peer, message.first) != (pending_request.peer, pending_request.key)
         ):
             return
-        if pending_request.is_answered:  # the request was repeated, and has two responses
-            return
         gap = pending_request.item
         hop = Hop(peer, link.description.group)
         replacements = [
@@ -261,7 +259,7 @@ class PeerRecordRepair:
         if not replacements:
             self._requester.finish_request()
             return
-        pending_request.is_answered = True
+        self._requester.start_repair()
         restore = partial(_restore, self._log.journal, gap, replacements)
         # An entry that has been resent until now can be found when it is on stable storage.
         self._log.when_durable(
@@ -273,8 +271,7 @@ class PeerRecordRepair:
     def _finish_repair(self, request: PeerRequest[RecordGap], result: _RestoreResult) -> None:
         """Process the result of a repair, which may have rebuilt nothing."""
         gap, peer = request.item, request.peer
-        if self._requester.pending_request is request:
-            self._requester.pending_request = None
+        self._requester.end_repair(gap.first)
         if result.problem:
             entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
             self._event_log.emit("1E-0023", entries=entries, problem=result.problem)
