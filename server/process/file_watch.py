@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from watchdog import events
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
@@ -45,6 +46,15 @@ logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _QUIET_SECONDS: Final = 0.2
 _THREADS: Final = 4
+
+_CHANGES: Final[list[type[FileSystemEvent]]] = [
+    kind
+    for kind in vars(events).values()
+    if isinstance(kind, type)
+    and issubclass(kind, FileSystemEvent)
+    and kind.event_type not in (events.EVENT_TYPE_OPENED, events.EVENT_TYPE_CLOSED_NO_WRITE)
+]
+"""The events observed: not those of files that are only read, by this or by another program."""
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a file up to which its content is hashed; above, size and mtime are compared."""
@@ -214,7 +224,8 @@ class FileWatch:
                 self._observer = Observer()
                 self._observer.daemon = True
                 self._observer.start()
-            return _DirectoryWatch(handler, self._observer.schedule(handler, directory))
+            watch = self._observer.schedule(handler, directory, event_filter=_CHANGES)
+            return _DirectoryWatch(handler, watch)
         except OSError as error:
             self._log.emit("00-0041", path=directory, reason=error.strerror or error)
             return _DirectoryWatch(handler, None)
@@ -301,8 +312,6 @@ class _EventForwarder(FileSystemEventHandler):
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Forward an event in the directory if it concerns a watched name."""
-        if event.event_type in ("opened", "closed_no_write"):  # our own reads
-            return
         paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
         if event.event_type == "deleted" and paths == [self._directory]:
             self.is_directory_deleted = True
