@@ -111,4 +111,4 @@ def test_with_nobody_to_compare_with_the_action_fails(tmp_path: Path) -> None:
         server = pair["A"].start()
         server.process.send_signal(signal.SIGUSR1)
         assert server.logs("no connected instance replicates the topic orders"), pair.logs()
-        assert "29-0101" in server.log()
+        assert server.logs("29-0101")

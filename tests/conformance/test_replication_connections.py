@@ -556,7 +556,7 @@ def test_a_transport_without_a_log_stays_closed(tmp_path: Path) -> None:
     port = free_port()
     transport = LISTENING.format(kind="amps-replication", port=port, elements="")
     with running_server(tmp_path, transports=transport) as server:
-        assert "there is no TransactionLog to record the messages: it stays closed" in server.log()
+        assert server.logs("there is no TransactionLog to record the messages: it stays closed")
         with pytest.raises(ConnectionRefusedError):
             ReplicationPeer(port)
 

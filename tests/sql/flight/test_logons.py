@@ -118,7 +118,7 @@ def test_users_that_share_a_connection_have_sessions_of_their_own(tmp_path: Path
             info = client.get_flight_info(command, basic(user, user))
             reader = client.do_get(info.endpoints[0].ticket, basic(user, user))
             assert reader.read_all().column(0).to_pylist() == [count]
-        assert server.sql.server.log().count("has logged on from") == 4  # two of them publish
+        assert server.sql.server.logs("has logged on from", 4)  # two of them publish
 
 
 def test_a_connection_is_closed_after_failed_logons(tmp_path: Path) -> None:
