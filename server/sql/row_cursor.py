@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from server.sql.postgres.types import ResultColumn
+from server.sql.result_columns import to_result_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from server.sql.query.results import QueryColumn, QueryResult
+    from server.sql.postgres.types import ResultColumn
+    from server.sql.query.results import QueryResult
 
 
 class RowCursor:
@@ -76,8 +77,3 @@ class RowCursor:
             elif batch.num_rows:
                 return batch
         return None
-
-
-def to_result_columns(columns: Sequence[QueryColumn]) -> tuple[ResultColumn, ...]:
-    """Return columns of a query as the protocol describes them."""
-    return tuple(ResultColumn(column.name, column.oid) for column in columns)

@@ -29,7 +29,13 @@ from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.live_terms import TopicName
 from server.sql.query.statement import Statement, StatementKind
-from server.sql.row_cursor import RowCursor, to_result_columns
+from server.sql.result_columns import (
+    REVALIDATION,
+    ResultChangedError,
+    check_unchanged,
+    to_result_columns,
+)
+from server.sql.row_cursor import RowCursor
 from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.transaction_block import TransactionBlock
 
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from server.sql.query.live_terms import LiveTerms
     from server.sql.query.results import Description
     from server.sql.query.session import SqlSession
+    from server.sql.query.statement import CopyFormat
     from server.sql.tables.catalogue import SessionTables
     from server.sql.write.writer import StatementWriter, WriteResult
 
@@ -62,7 +69,6 @@ _INVALID_CURSOR_NAME: Final = "34000"
 _DUPLICATE_CURSOR: Final = "42P03"
 _TOO_MANY_CURSORS: Final = "53400"
 _UNDEFINED_STATEMENT: Final = "26000"
-_CHANGED_RESULT: Final = "0A000"
 
 _QUERIES: Final = frozenset({StatementKind.SELECT, StatementKind.EXPLAIN, StatementKind.SHOW})
 _TRANSACTION_ENDS: Final = frozenset({StatementKind.COMMIT, StatementKind.ROLLBACK})
@@ -177,6 +183,7 @@ class StatementRunner:
         self._block: Final = TransactionBlock(session)
         self._cursors: dict[str, OpenCursor] = {}
         self._results = WeakSet[RowCursor | LiveRows]()
+        self._described: tuple[str, Sequence[ResultColumn]] | None = None  # the last statement
         session.notify = self._notify_channel
 
     # ---- events of the protocol
@@ -217,6 +224,7 @@ class StatementRunner:
         """Describe the columns of a prepared statement."""
         columns = self._columns_of(prepared.plan, cancellation)
         prepared.plan.described = columns
+        self._described = None if columns is None else (prepared.text.strip(), columns)
         return lambda: self._protocol.complete_describe(columns)
         yield
 
@@ -265,10 +273,7 @@ class StatementRunner:
                     )
                 else:
                     bound.cursor = self._open(statement, cancellation, bound.parameters, types)
-                if bound.described is not None and (
-                    _types_of(bound.described) != _types_of(bound.cursor.rows.columns)
-                ):
-                    raise SqlError(_CHANGED_RESULT, "cached plan must not change result type")
+                    check_unchanged(bound.described, bound.cursor.rows.columns)
             rows = bound.cursor.rows
             cancellation.on_cancel(bound.cursor.cancellation.cancel)
             formats = portal.formats(len(rows.columns))
@@ -402,8 +407,9 @@ class StatementRunner:
         else:
             rows = self._open(statement, cancellation, parameters).rows
         encoder = CopyEncoder(statement.copy, rows.columns)
-        yield Output(encoder.begin())
         try:
+            self._check_copied(statement, statement.copy, rows.columns)
+            yield Output(encoder.begin())
             for batch in rows.follow() if isinstance(rows, LiveRows) else rows.take(None):
                 if isinstance(batch, LiveWait):
                     yield Output(b"", 0, batch)
@@ -413,6 +419,18 @@ class StatementRunner:
             rows.close()
         yield Output(encoder.end())
         return rows.taken
+
+    def _check_copied(
+        self, statement: Statement, copy: CopyFormat, columns: Sequence[ResultColumn]
+    ) -> None:
+        """Check the columns of a binary COPY of the query that was described last.
+
+        Binary data do not tell their types. ADBC reads them by those of that description.
+        """
+        if copy.format == "binary" and self._described is not None:
+            query, described = self._described
+            if _is_copy_of(statement.text, query):
+                check_unchanged(described, columns, "Execute the statement again.")
 
     def _columns_of(
         self, plan: StatementPlan, cancellation: Cancellation
@@ -558,8 +576,13 @@ class StatementRunner:
     ) -> Generator[Output, None, WriteResult]:
         is_in_block = self.transaction_status is not TransactionStatus.IDLE
         self._block.check_write(statement.tag.split()[0], is_in_block=is_in_block)
-        columns = None if described is None else _types_of(described)
-        steps = self._writer.run(statement, parameters, parameter_types, cancellation, columns)
+        steps = self._writer.run(
+            statement,
+            parameters,
+            parameter_types,
+            cancellation,
+            lambda columns: check_unchanged(described, to_result_columns(columns)),
+        )
         written = 0
         try:
             while True:
@@ -669,6 +692,14 @@ def _has_rows(statement: Statement) -> bool:
     return statement.kind in _QUERIES or is_returning
 
 
+def _is_copy_of(copy: str, query: str) -> bool:
+    """Return whether a COPY is one of a query, as both are written."""
+    word, _, rest = copy.partition("(")
+    rest = rest.lstrip()
+    is_query = word.strip().upper() == "COPY" and rest.startswith(query)
+    return is_query and rest[len(query) :].lstrip().startswith(")")
+
+
 def query_values(parameters: Sequence[Value | None]) -> tuple[object, ...]:
     """Return the values of parameters as queries take them: intervals are texts."""
     return tuple(_query_value(value) for value in parameters)
@@ -690,6 +721,7 @@ def to_diagnostic(error: SqlError) -> Diagnostic:
         detail=error.detail or "",
         hint=error.hint or "",
         position=error.position or 0,
+        routine=REVALIDATION if isinstance(error, ResultChangedError) else "",
     )
 
 
@@ -721,8 +753,3 @@ def _send_rows(
             continue
         yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
     return rows.taken - before
-
-
-def _types_of(columns: Sequence[ResultColumn]) -> list[tuple[str, int]]:
-    """Return the names and types by which a client decodes rows."""
-    return [(column.name, column.type_oid) for column in columns]

@@ -140,3 +140,43 @@ def test_asyncpg(sql: SqlServer) -> None:
         await connection.close()
 
     asyncio.run(run())
+
+
+def test_asyncpg_prepares_again_after_a_column_was_widened(sql: SqlServer) -> None:
+    query = "SELECT bid FROM prices WHERE symbol = 'ASML'"
+
+    async def run() -> None:
+        connection: Any = await asyncpg.connect(
+            host="127.0.0.1", port=sql.port, user="tester", database="any", timeout=30
+        )
+        sql.publish("prices", {"symbol": "ASML", "bid": 5})
+        statement = await connection.prepare(query)
+        assert await statement.fetchval() == 5
+        assert await connection.fetchval(query) == 5
+        sql.publish("prices", {"symbol": "ASML", "bid": "many"})
+        assert await connection.fetchval(query) == "many"
+        with pytest.raises(asyncpg.InvalidCachedStatementError):
+            await statement.fetchval()
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_binary_copy_of_a_described_query_has_the_columns_described(sql: SqlServer) -> None:
+    """ADBC describes a query, and decodes a COPY of it accordingly."""
+    query = "SELECT qty FROM orders WHERE id = 7"
+    copy = f"COPY ({query}) TO STDOUT (FORMAT binary)"
+    with sql.connect() as connection, connection.cursor() as cursor:
+        connection.pgconn.prepare(b"", query.encode())
+        assert connection.pgconn.describe_prepared(b"").ftype(0) == 20
+        sql.publish("orders", ORDERS[7] | {"qty": 7.5})
+        with (
+            pytest.raises(psycopg.errors.FeatureNotSupported, match="must not change result type"),
+            cursor.copy(copy),
+        ):
+            pass
+        connection.pgconn.prepare(b"", query.encode())
+        assert connection.pgconn.describe_prepared(b"").ftype(0) == 701
+        with cursor.copy(copy) as rows:
+            rows.set_types(["float8"])
+            assert list(rows.rows()) == [(7.5,)]

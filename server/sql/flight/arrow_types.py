@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -46,6 +47,9 @@ _ARROW_TYPES: Final = {
 
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
+DIGEST_BYTES: Final = 8
+"""Bytes of the digest of a schema."""
+
 _LIVE_TYPES: Final = {kind.oid: kind.arrow_type for kind in SqlType}
 
 
@@ -69,6 +73,11 @@ def parameter_type(oid: int) -> pa.DataType:
 def query_schema(columns: Sequence[QueryColumn]) -> pa.Schema:
     """Return the schema of the result of a query."""
     return pa.schema([(column.name, arrow_type(column.duckdb_type)) for column in columns])
+
+
+def digest(schema: pa.Schema) -> bytes:
+    """Return some bytes that differ if the columns of two schemas do."""
+    return blake2b(schema.serialize(), digest_size=DIGEST_BYTES).digest()
 
 
 def live_schema(columns: Sequence[ResultColumn]) -> pa.Schema:

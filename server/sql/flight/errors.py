@@ -7,6 +7,8 @@ from typing import Final
 import grpc
 
 from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
+from server.sql.result_columns import ResultChangedError
+from server.sql.tables.errors import ColumnsWidenedError
 
 INVALID_AUTHORIZATION: Final = "28000"
 INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
@@ -43,8 +45,11 @@ _MAX_TEXT: Final = 4_000
 """Characters of the text: it is a header, of which clients accept 8 KB."""
 
 
-def status_of(sqlstate: str) -> grpc.StatusCode:
-    """Return the status that stands for a SQLSTATE."""
+def status_of(error: SqlError) -> grpc.StatusCode:
+    """Return the status of an error; ABORTED if another execution of the statement succeeds."""
+    if isinstance(error, ResultChangedError | ColumnsWidenedError):
+        return _Code.ABORTED
+    sqlstate = error.sqlstate
     return _CODES.get(sqlstate) or _CLASS_CODES.get(sqlstate[:2]) or _Code.INTERNAL
 
 

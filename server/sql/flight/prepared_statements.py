@@ -31,6 +31,7 @@ class PreparedFlightStatement:
         columns: the columns of its result; none if it has none.
         parameters: the types of its parameters.
         rows: the values that are bound to them; one row for queries.
+        is_outdated: whether an execution has found other columns.
     """
 
     text: str
@@ -38,6 +39,7 @@ class PreparedFlightStatement:
     columns: pa.Schema
     parameters: pa.Schema
     rows: Sequence[tuple[object, ...]] = field(default_factory=tuple)
+    is_outdated: bool = False
 
 
 class PreparedStatements:

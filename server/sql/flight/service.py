@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import pyarrow as pa
 
+from server.sql.flight.arrow_types import DIGEST_BYTES, digest
 from server.sql.flight.errors import internal_error, status_of, text_of
 from server.sql.flight.flight_data import encode_batch, encode_schema
 from server.sql.flight.logon import CallCredentials, read_authorization, token_key
@@ -50,6 +51,7 @@ from server.sql.query.errors import (
     QUERY_CANCELED,
     SqlError,
 )
+from server.sql.result_columns import ResultChangedError
 
 if TYPE_CHECKING:
     from server.sql.flight.client import FlightClient
@@ -65,7 +67,9 @@ _QUERY_TICKET: Final = b"Q"
 _COUNT_TICKET: Final = b"C"
 """The first byte of the handle of a ticket: a query follows, or the number of rows written."""
 _NONCE_BYTES: Final = 8
-"""Bytes that make tickets of the same query different."""
+"""Bytes that make tickets of the same query different; the digest of the columns follows."""
+
+_QUERY_HEAD: Final = 1 + _NONCE_BYTES + DIGEST_BYTES
 
 _PREPARED_QUERY: Final = "CommandPreparedStatementQuery"
 
@@ -138,7 +142,7 @@ class FlightService:
             failure = error
         except Exception as defect:
             failure = self._report_defect(context, defect)
-        await context.abort(status_of(failure.sqlstate), text_of(failure))
+        await context.abort(status_of(failure), text_of(failure))
         raise failure  # `abort` has raised
 
     async def answer_by_stream(
@@ -158,7 +162,7 @@ class FlightService:
         except Exception as defect:
             failure = self._report_defect(context, defect)
         if failure is not None:
-            await context.abort(status_of(failure.sqlstate), text_of(failure))
+            await context.abort(status_of(failure), text_of(failure))
 
     def _report_defect(self, context: Context, defect: Exception) -> SqlError:
         """Log a defect of the server; return the error that stands for it."""
@@ -276,6 +280,7 @@ class FlightService:
             for batch in table.to_batches():
                 yield encode_batch(batch)
             return
+        prepared: PreparedFlightStatement | None = None
         if name == _PREPARED_QUERY:
             prepared = client.prepared.find(command.prepared_statement_handle)
             text, statement = prepared.text, _execution(client, prepared, _only_row(prepared))
@@ -285,13 +290,18 @@ class FlightService:
                 yield encode_schema(_COUNT_SCHEMA)
                 yield encode_batch(_count_batch(handle[1:]))
                 return
-            text = _query_of(handle)
-            statement = FlightStatement(client, text)
+            described, text = _query_of(handle)
+            statement = FlightStatement(client, text, described=described)
         else:
             raise _no_query(name)
-        async with StatementRun(client, statement, text, ticket) as run:
-            async for data in run.stream():
-                yield data
+        try:
+            async with StatementRun(client, statement, text, ticket) as run:
+                async for data in run.stream():
+                    yield data
+        except ResultChangedError:
+            if prepared is not None:
+                prepared.is_outdated = True
+            raise
 
     async def _plan(self, client: FlightClient, text: str) -> tuple[pa.Schema, bytes]:
         """Return the columns and the ticket of a statement; execute one without rows."""
@@ -300,7 +310,7 @@ class FlightService:
             if await run.do(statement.has_rows):
                 schema = await run.do(statement.describe_columns)
                 nonce = secrets.token_bytes(_NONCE_BYTES)
-                handle = _QUERY_TICKET + nonce + text.encode()
+                handle = _QUERY_TICKET + nonce + digest(schema) + text.encode()
                 return schema, pack("TicketStatementQuery", statement_handle=handle)
         async with StatementRun(client, statement, text) as run:
             count = await run.execute()
@@ -310,7 +320,12 @@ class FlightService:
         """Return the columns and the ticket of a prepared statement; see `_plan`."""
         prepared = client.prepared.find(handle)
         if _has_rows(prepared):
-            _only_row(prepared)
+            row = _only_row(prepared)
+            if prepared.is_outdated:
+                statement = _execution(client, prepared, row)
+                async with StatementRun(client, statement, None) as run:
+                    prepared.columns = await run.do(statement.describe_columns)
+                prepared.is_outdated = False
             return prepared.columns, pack(_PREPARED_QUERY, prepared_statement_handle=handle)
         return _COUNT_SCHEMA, _count_ticket(await _execute_all(client, prepared))
 
@@ -461,7 +476,7 @@ def _cancel(client: FlightClient, info: Any) -> int:
 def _execution(
     client: FlightClient, prepared: PreparedFlightStatement, row: Sequence[object]
 ) -> FlightStatement:
-    return FlightStatement(client, prepared.text, row, prepared.statement)
+    return FlightStatement(client, prepared.text, row, prepared.statement, digest(prepared.columns))
 
 
 async def _execute_all(client: FlightClient, prepared: PreparedFlightStatement) -> int | None:
@@ -557,15 +572,16 @@ def _check_transaction(command: Any) -> None:
         raise transactions_refused()
 
 
-def _query_of(handle: bytes) -> str:
-    """Return the text of the query of a ticket.
+def _query_of(handle: bytes) -> tuple[bytes, str]:
+    """Return the digest of the columns, and the text, of the query of a ticket.
 
     Raises:
         SqlError: the server has made no such ticket.
     """
     try:
         if handle[:1] == _QUERY_TICKET:
-            return handle[1 + _NONCE_BYTES :].decode()
+            described, text = handle[_QUERY_HEAD - DIGEST_BYTES : _QUERY_HEAD], handle[_QUERY_HEAD:]
+            return described, text.decode()
     except UnicodeDecodeError:
         pass
     raise SqlError(PROTOCOL_VIOLATION, "the ticket is not one of this server")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from server.sql.flight.arrow_types import (
+    digest,
     live_schema,
     parameter_type,
     query_schema,
@@ -20,6 +21,7 @@ from server.sql.live.statements import LiveStatements
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.result_columns import ResultChangedError
 from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.writer import StatementWriter
 
@@ -117,6 +119,7 @@ class FlightStatement:
         text: the statement.
         parameters: the values of its parameters.
         parsed: the text as it was parsed; None if it was not yet.
+        described: the digest of the columns that the client was told of; empty for none.
 
     Attributes:
         cancellation: cancels it; from any thread.
@@ -129,12 +132,14 @@ class FlightStatement:
         text: str,
         parameters: Sequence[object] = (),
         parsed: Statement | None = None,
+        described: bytes = b"",
     ) -> None:
         self.cancellation: Final = Cancellation()
         self.schema = pa.schema([])
         self._client: Final = client
         self._text: Final = text
         self._parsed = parsed
+        self._described: Final = described
         self._parameters: Final = parameters
         self._tables: Final = client.make_tables()
         self.cancellation.on_cancel(self._tables.cancel)
@@ -202,6 +207,7 @@ class FlightStatement:
             False if it has to be written before, by `write`.
 
         Raises:
+            ResultChangedError: it has other columns than the client was told of.
             SqlError: the statement is wrong, or fails before its first row.
         """
         if self.is_write and self._steps is None:
@@ -214,6 +220,8 @@ class FlightStatement:
                     raise
             else:
                 break
+        if not self.is_write:
+            self._check_schema(self.schema)
         return True
 
     def next_batch(self) -> pa.RecordBatch | LiveWait | None:
@@ -241,7 +249,11 @@ class FlightStatement:
         """
         if self._steps is None:
             self._steps = self._writer().run(
-                self._statement, self._parameters, (), self.cancellation
+                self._statement,
+                self._parameters,
+                (),
+                self.cancellation,
+                lambda columns: self._check_schema(query_schema(columns)),
             )
         try:
             return next(self._steps)
@@ -294,6 +306,10 @@ class FlightStatement:
         self._warn(result.warnings)
         self._rows, self.schema = result, query_schema(result.columns)
         self._batches = result.batches()
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        if self._described and self._described != digest(schema):
+            raise ResultChangedError("Execute the statement again.")
 
     def _open_live(self, terms: LiveTerms, *, begins: bool = True) -> LiveRows:
         """Begin a SUBSCRIBE; with `begins=False` for its columns only, so from now on."""

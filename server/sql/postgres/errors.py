@@ -45,6 +45,8 @@ class Diagnostic(NamedTuple):
         detail: more about the problem; empty for none.
         hint: what to do about it; empty for none.
         position: where in the statement, in characters from 1 on; 0 for nowhere.
+        routine: the function of PostgreSQL that has this error, for drivers that act on it; empty
+            for none.
     """
 
     sqlstate: str
@@ -53,6 +55,7 @@ class Diagnostic(NamedTuple):
     detail: str = ""
     hint: str = ""
     position: int = 0
+    routine: str = ""
 
 
 class FormatError(ValueError):

@@ -643,5 +643,6 @@ def _diagnostic_fields(diagnostic: Diagnostic) -> bytes:
         (b"D", diagnostic.detail),
         (b"H", diagnostic.hint),
         (b"P", position),
+        (b"R", diagnostic.routine),
     )
     return b"".join(code + _string(text) for code, text in fields if text) + b"\0"

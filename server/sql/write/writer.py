@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import FieldValue
     from server.sql.query.execution import QueryEngine
-    from server.sql.query.results import QueryResult
+    from server.sql.query.results import QueryColumn, QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.query.tables import TableSource
     from server.sql.tables.catalogue import SessionTables, SessionTopic
@@ -107,6 +107,9 @@ _ResultT = TypeVar("_ResultT")
 
 WriteSteps = Generator[Future[WriteOutcome], None, "WriteResult"]
 """Executes a statement: yields what it waits for, and returns the result."""
+
+ColumnCheck = Callable[["Sequence[QueryColumn]"], None]
+"""Raises an error if a client has been told of other columns."""
 
 
 class WriteResult(NamedTuple):
@@ -191,7 +194,7 @@ class StatementWriter:
         statement: Statement,
         parameter_types: Sequence[int],
         cancellation: Cancellation,
-        described: list[tuple[str, int]] | None,
+        check_columns: ColumnCheck,
     ) -> Returning:
         """Return the query of RETURNING for an execution; see `run`."""
         write = self._prepare(statement, parameter_types, is_execution=True)
@@ -199,10 +202,7 @@ class StatementWriter:
             write.query, write.source, self._settings, parameter_types, cancellation
         )
         returning = self._prepare_returning(statement, write, found, cancellation)
-        if described is not None and described != [
-            (column.name, column.oid) for column in returning.columns
-        ]:
-            raise SqlError(FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+        check_columns(returning.columns)
         return returning
 
     def _prepare_returning(
@@ -250,7 +250,7 @@ class StatementWriter:
         parameters: Sequence[object],
         parameter_types: Sequence[int],
         cancellation: Cancellation,
-        described: list[tuple[str, int]] | None = None,
+        check_columns: ColumnCheck,
     ) -> WriteSteps:
         """Execute a statement.
 
@@ -259,11 +259,11 @@ class StatementWriter:
             parameters: the values of its parameters.
             parameter_types: the types that the client asked for.
             cancellation: ends it.
-            described: names and OIDs of RETURNING, as described to the client; None if it has not
-                asked.
+            check_columns: checks the columns of RETURNING, before the first row is written, and
+                those of its result.
 
         Raises:
-            SqlError: the statement is wrong, the columns of RETURNING are others than described, or
+            SqlError: the statement is wrong, `check_columns` refuses the columns of RETURNING, or
                 a row is refused; the error says how many rows were written before.
         """
         timer = self._start_timer(cancellation)
@@ -273,7 +273,7 @@ class StatementWriter:
             returning: Returning | None = None
             if statement.has_returning:
                 returning = self._plan_returning(
-                    statement, parameter_types, cancellation, described
+                    statement, parameter_types, cancellation, check_columns
                 )
             rows = None if returning is None else returning.rows
             yield from self._execute(
@@ -283,7 +283,10 @@ class StatementWriter:
                 returned = self._returning.execute(
                     returning, parameters, parameter_types, cancellation
                 )
+                check_columns(returned.columns)
         except SqlError as error:
+            if returned is not None:
+                returned.close()
             raise _with_count(error, total.count) from None
         finally:
             if timer is not None:

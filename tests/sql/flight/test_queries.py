@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 import adbc_driver_manager
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
-from tests.sql.flight.support import FlightServer, flight_server
+from tests.sql.flight.support import FlightServer, flight_server, query_command
 from tests.sql.support import ORDERS, PRICES
 
 
@@ -222,3 +224,36 @@ def test_settings_hold_for_the_session(server: FlightServer) -> None:
 def test_explain_tells_the_scans(cursor: Any) -> None:
     cursor.execute("EXPLAIN SELECT id FROM orders WHERE qty > 5")
     assert any("orders" in line for (line,) in cursor.fetchall())
+
+
+def test_a_column_that_was_widened_after_the_description(server: FlightServer, cursor: Any) -> None:
+    query = "SELECT qty FROM orders WHERE id = 7"
+    cursor.execute(query)
+    assert cursor.fetchall() == [(70,)]
+    with server.raw() as client:
+        command = flight.FlightDescriptor.for_command(query_command(query))
+        info = client.get_flight_info(command)
+        server.sql.publish("orders", ORDERS[7] | {"qty": "many"})
+        with pytest.raises(flight.FlightError, match="must not change result type"):
+            client.do_get(info.endpoints[0].ticket).read_all()
+        info = client.get_flight_info(command)
+        table = client.do_get(info.endpoints[0].ticket).read_all()
+        assert table.to_pylist() == [{"qty": "many"}]
+    with pytest.raises(adbc_driver_manager.OperationalError, match="HINT: Execute the statement"):
+        cursor.execute(query).fetchall()
+    cursor.execute(query)
+    assert cursor.fetchall() == [("many",)]
+
+
+def test_a_write_whose_result_has_changed_writes_nothing(server: FlightServer, cursor: Any) -> None:
+    insert = "INSERT INTO prices (symbol, bid) VALUES ($1, 7) RETURNING bid"
+    cursor.execute(insert, ("old",))
+    assert cursor.fetchall() == [(7.0,)]
+    server.sql.publish("prices", {"symbol": "ASML", "bid": "none"})
+    with suppress(adbc_driver_manager.OperationalError):
+        server.query("SELECT bid FROM prices")  # meets the value
+    with pytest.raises(adbc_driver_manager.OperationalError, match="must not change result type"):
+        cursor.execute(insert, ("new",)).fetchall()
+    assert server.query("SELECT symbol FROM prices WHERE symbol = 'new'") == []
+    cursor.execute(insert, ("new",))
+    assert cursor.fetchall() == [("7",)]

@@ -180,6 +180,10 @@ ENCODED = [
         b"E\0\0\0\x26SERROR\0VERROR\0C42601\0Mm\0Dd\0Hh\0P7\0\0",
     ),
     (
+        messages.error_response(Diagnostic("0A000", "m", routine="f")),
+        b"E\0\0\0\x20SERROR\0VERROR\0C0A000\0Mm\0Rf\0\0",
+    ),
+    (
         messages.notice_response(Diagnostic("00000", "a\0b", NOTICE)),
         b"N\0\0\0\x20SNOTICE\0VNOTICE\0C00000\0Mab\0\0",
     ),
