@@ -259,8 +259,7 @@ class StatementWriter:
             parameters: the values of its parameters.
             parameter_types: the types that the client asked for.
             cancellation: ends it.
-            check_columns: checks the columns of RETURNING, before the first row is written, and
-                those of its result.
+            check_columns: checks the columns of RETURNING, before the first row is written.
 
         Raises:
             SqlError: the statement is wrong, `check_columns` refuses the columns of RETURNING, or
@@ -283,10 +282,7 @@ class StatementWriter:
                 returned = self._returning.execute(
                     returning, parameters, parameter_types, cancellation
                 )
-                check_columns(returned.columns)
         except SqlError as error:
-            if returned is not None:
-                returned.close()
             raise _with_count(error, total.count) from None
         finally:
             if timer is not None:
