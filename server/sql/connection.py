@@ -68,6 +68,7 @@ from server.sql.query.errors import (
 )
 from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey, Post, make_post
+from server.sql.statement_executor import StatementExecutor
 from server.sql.statement_meter import StatementMeter
 from server.sql.statement_runner import (
     BoundStatement,
@@ -520,17 +521,16 @@ class PostgresConnection(TransportConnection):
             self._backlog.disconnect_slow_client,
         )
         self._live = LiveStatements(self._tables, session, self._post, self._notifications.add)
-        self._runner = StatementRunner(
-            self._services.query_engine,
+        query_engine = self._services.query_engine
+        executor = StatementExecutor(
+            query_engine,
             self._tables,
             settings,
-            self._protocol,
             self._live,
+            StatementWriter(session, self._tables, settings, query_engine, self._post),
             partial(self._post_warning, session),
-            StatementWriter(
-                session, self._tables, settings, self._services.query_engine, self._post
-            ),
         )
+        self._runner = StatementRunner(executor, settings, self._protocol)
         self._cancel_key = CancelKey(session.number, secrets.randbits(32))
         self._services.add_cancel_key(self._cancel_key, self._cancel_statement)
         final = _encoded(admission.token) if self._uses_scram else None

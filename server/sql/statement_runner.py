@@ -27,7 +27,6 @@ from server.sql.postgres.messages import BINARY_FORMAT, TEXT_FORMAT, Transaction
 from server.sql.postgres.parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
-from server.sql.query.live_terms import TopicName
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.result_columns import (
     REVALIDATION,
@@ -36,32 +35,23 @@ from server.sql.result_columns import (
     to_result_columns,
 )
 from server.sql.row_cursor import RowCursor
-from server.sql.tables.errors import ColumnsWidenedError
+from server.sql.statement_executor import MAX_OPEN_RESULTS, is_query, notification
 from server.sql.write.transaction_block import TransactionBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from server.sql.live.statements import LiveStatements
     from server.sql.postgres.parameters import Value
     from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
     from server.sql.postgres.types import ResultColumn
-    from server.sql.query.execution import QueryEngine
-    from server.sql.query.live_terms import LiveTerms
     from server.sql.query.results import Description
     from server.sql.query.session import SqlSession
     from server.sql.query.statement import CopyFormat
-    from server.sql.tables.catalogue import SessionTables
-    from server.sql.write.writer import StatementWriter, WriteResult
+    from server.sql.statement_executor import StatementExecutor
+    from server.sql.write.writer import WriteResult
 
 MAX_CURSORS: Final = 100
 """Cursors of a client."""
-
-MAX_OPEN_RESULTS: Final = 10
-"""Results of a client that are not at their end: each keeps the records that it reads."""
-
-_MAX_PLANNED: Final = 3
-"""How often a query is planned whose columns are widened while it is scanned."""
 
 _NO_ACTIVE_TRANSACTION: Final = "25P01"
 _FAILED_TRANSACTION: Final = "25P02"
@@ -70,7 +60,6 @@ _DUPLICATE_CURSOR: Final = "42P03"
 _TOO_MANY_CURSORS: Final = "53400"
 _UNDEFINED_STATEMENT: Final = "26000"
 
-_QUERIES: Final = frozenset({StatementKind.SELECT, StatementKind.EXPLAIN, StatementKind.SHOW})
 _TRANSACTION_ENDS: Final = frozenset({StatementKind.COMMIT, StatementKind.ROLLBACK})
 
 
@@ -153,33 +142,21 @@ class StatementRunner:
     """Runs the statements of one client.
 
     Args:
-        engine: executes queries.
-        source: the tables of the client's user.
+        executor: executes statements that are no matter of the protocol.
         session: the client's settings.
         protocol: the state of its connection; prepared statements, cursors and the state of the
             transaction are changed here, while an event is unanswered.
-        live: executes SUBSCRIBE, LISTEN, UNLISTEN and NOTIFY.
-        warn: called with unknown parts of the catalogue that the client has asked for.
-        writer: executes statements that write.
     """
 
     def __init__(
         self,
-        engine: QueryEngine,
-        source: SessionTables,
+        executor: StatementExecutor,
         session: SqlSession,
         protocol: PostgresProtocol[StatementPlan, BoundStatement],
-        live: LiveStatements,
-        warn: Callable[[str], None],
-        writer: StatementWriter,
     ) -> None:
-        self._engine: Final = engine
-        self._source: Final = source
+        self._executor: Final = executor
         self._session: Final = session
         self._protocol: Final = protocol
-        self._live: Final = live
-        self._warn: Final = warn
-        self._writer: Final = writer
         self._block: Final = TransactionBlock(session)
         self._cursors: dict[str, OpenCursor] = {}
         self._results = WeakSet[RowCursor | LiveRows]()
@@ -190,7 +167,7 @@ class StatementRunner:
 
     def run_text(self, text: str, cancellation: Cancellation) -> StatementOutput:
         """Run the statements of a text, up to the first that fails."""
-        statements = self._engine.parse(text)
+        statements = self._executor.parse(text)
         cancellation.check()
         if not statements:
             yield Output(messages.EMPTY_QUERY_RESPONSE)
@@ -203,7 +180,7 @@ class StatementRunner:
         self, text: str, parameter_types: tuple[int, ...], cancellation: Cancellation
     ) -> StatementOutput:
         """Prepare a statement."""
-        statements = self._engine.parse(text)
+        statements = self._executor.parse(text)
         cancellation.check()
         if len(statements) > 1:
             raise SqlError(
@@ -262,7 +239,7 @@ class StatementRunner:
                 cursor.rows, statement.count, columns, formats, statement.timeout_s
             )
             tag = f"FETCH {count}"
-        elif _has_rows(statement):
+        elif is_query(statement):
             if bound.cursor is None:
                 if bound.described is None:
                     bound.described = bound.plan.described
@@ -314,7 +291,7 @@ class StatementRunner:
     def _run_simple(
         self, statement: Statement, cancellation: Cancellation
     ) -> Generator[Output, None, None]:
-        if _has_rows(statement) or statement.kind is StatementKind.FETCH:
+        if is_query(statement) or statement.kind is StatementKind.FETCH:
             limit: int | None = None
             if statement.kind is StatementKind.FETCH:
                 cursor = self._cursor(statement.name)
@@ -344,59 +321,17 @@ class StatementRunner:
         parameters: Sequence[object] = (),
         parameter_types: Sequence[int] = (),
     ) -> OpenCursor:
-        """Begin a query; plan it again if its columns are widened by its scan."""
         self._check_open_results()
-        for attempt in range(1, _MAX_PLANNED + 1):
-            try:
-                if statement.live is not None:
-                    live_rows = self._open_live(
-                        statement, statement.live, cancellation, parameters, parameter_types
-                    )
-                    self._results.add(live_rows)
-                    return OpenCursor(live_rows, cancellation)
-                result = self._engine.execute(
-                    statement,
-                    self._source,
-                    self._session,
-                    parameters,
-                    parameter_oids=parameter_types,
-                    cancellation=cancellation,
-                )
-            except ColumnsWidenedError:
-                if attempt == _MAX_PLANNED:
-                    raise
-                continue
-            for warning in result.warnings:
-                self._warn(warning)
-            rows = RowCursor(result)
-            self._results.add(rows)
-            return OpenCursor(rows, cancellation)
-        raise AssertionError("unreachable")
+        result = self._executor.open(statement, cancellation, parameters, parameter_types)
+        rows = result if isinstance(result, LiveRows) else RowCursor(result)
+        self._results.add(rows)
+        return OpenCursor(rows, cancellation)
 
     def _check_open_results(self) -> None:
         if sum(not rows.is_finished for rows in self._results) >= MAX_OPEN_RESULTS:
             raise SqlError(
                 _TOO_MANY_CURSORS, f"a session has at most {MAX_OPEN_RESULTS} results open"
             )
-
-    def _open_live(
-        self,
-        statement: Statement,
-        terms: LiveTerms,
-        cancellation: Cancellation,
-        parameters: Sequence[object],
-        parameter_types: Sequence[int],
-    ) -> LiveRows:
-        plan, as_of = self._engine.plan_live(
-            statement,
-            self._source,
-            self._session,
-            parameters,
-            parameter_types,
-            cancellation,
-        )
-        cancellation.check()
-        return self._live.subscribe(terms, plan, cancellation, as_of)
 
     def _copy(
         self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object] = ()
@@ -440,7 +375,7 @@ class StatementRunner:
             return None
         if statement.kind is StatementKind.FETCH:
             return self._cursor(statement.name).rows.columns
-        if not _has_rows(statement):
+        if not is_query(statement):
             return None
         description = self._describe(plan, cancellation)
         return None if description.columns is None else to_result_columns(description.columns)
@@ -449,20 +384,9 @@ class StatementRunner:
         if plan.description is None:
             assert plan.statement is not None  # noqa: S101 - by its callers
             cancellation.check()
-            if plan.statement.kind is StatementKind.WRITE or plan.statement.has_returning:
-                plan.description = self._writer.describe(
-                    plan.statement, plan.parameter_types, cancellation
-                )
-            else:
-                plan.description = self._engine.describe(
-                    plan.statement,
-                    self._source,
-                    self._session,
-                    plan.parameter_types,
-                    cancellation,
-                )
-            for warning in plan.description.warnings:
-                self._warn(warning)
+            plan.description = self._executor.describe(
+                plan.statement, plan.parameter_types, cancellation
+            )
         return plan.description
 
     # ---- other statements
@@ -511,7 +435,7 @@ class StatementRunner:
             case StatementKind.NOTIFY:
                 self._notify(statement)
             case StatementKind.LISTEN | StatementKind.UNLISTEN:
-                self._live.execute(statement)
+                self._executor.apply(statement)
         return statement.tag
 
     def _change_transaction(self, statement: Statement) -> str:
@@ -539,14 +463,13 @@ class StatementRunner:
     def _notify(self, statement: Statement) -> None:
         is_in_block = self.transaction_status is not TransactionStatus.IDLE
         self._block.check_write("NOTIFY", is_in_block=is_in_block)
-        self._live.execute(statement)
+        self._executor.apply(statement)
         if is_in_block:
             self._block.add_rows(1)
 
     def _notify_channel(self, channel: str, payload: str) -> None:
         """Publish for `pg_notify`, as NOTIFY does."""
-        topic = TopicName("", channel, 0)
-        self._notify(Statement("", StatementKind.NOTIFY, "NOTIFY", topic=topic, value=payload))
+        self._notify(notification(channel, payload))
 
     def _deallocate(self, statement: Statement) -> None:
         if not self._protocol.deallocate(statement.name):
@@ -576,11 +499,11 @@ class StatementRunner:
     ) -> Generator[Output, None, WriteResult]:
         is_in_block = self.transaction_status is not TransactionStatus.IDLE
         self._block.check_write(statement.tag.split()[0], is_in_block=is_in_block)
-        steps = self._writer.run(
+        steps = self._executor.write(
             statement,
+            cancellation,
             parameters,
             parameter_types,
-            cancellation,
             lambda columns: check_unchanged(described, to_result_columns(columns)),
         )
         written = 0
@@ -617,23 +540,15 @@ class StatementRunner:
     def _change_settings(self, statement: Statement) -> Iterator[Output]:
         session = self._session
         before = session.reported()
-        if statement.kind is StatementKind.SET:
-            if "READ ONLY" in statement.options and (
-                self.transaction_status is not TransactionStatus.IDLE
-            ):
-                self._block.begin(statement)
-            if statement.name is not None:
-                session.set(statement.name, statement.value)
-        elif statement.kind is StatementKind.DISCARD:
-            if statement.name == "ALL":
-                session.reset()
-                self._close_cursors(held=True)
-                self._live.unlisten(None)
-                self._protocol.deallocate(None)
+        is_in_block = self.transaction_status is not TransactionStatus.IDLE
+        if is_in_block and "READ ONLY" in statement.options:
+            self._block.begin(statement)
+        if statement.kind is not StatementKind.DISCARD:
+            self._executor.apply(statement)
         elif statement.name == "ALL":
-            session.reset()
-        elif statement.name is not None:
-            session.set(statement.name, None)
+            self._executor.discard()
+            self._close_cursors(held=True)
+            self._protocol.deallocate(None)
         for name, value in session.reported().items():
             if before.get(name) != value:
                 yield Output(messages.parameter_status(name, value))
@@ -666,11 +581,6 @@ class StatementRunner:
             raise SqlError(_INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
         return cursor
 
-    def cursor_columns(self, name: str) -> Sequence[ResultColumn] | None:
-        """Return the columns of a cursor; None if there is none of this name."""
-        cursor = self._cursors.get(name)
-        return None if cursor is None else cursor.rows.columns
-
     def _close_cursor(self, name: str | None) -> None:
         if name is None:
             self._close_cursors(held=True)
@@ -684,12 +594,6 @@ class StatementRunner:
             if held or not cursor.is_held:
                 cursor.rows.close()
                 del self._cursors[name]
-
-
-def _has_rows(statement: Statement) -> bool:
-    """Return whether a statement answers with the rows of a result of its own."""
-    is_returning = statement.kind is StatementKind.WRITE and statement.has_returning
-    return statement.kind in _QUERIES or is_returning
 
 
 def _is_copy_of(copy: str, query: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from config_schema.problems import Problems
 from server.app.wiring import sql_transports
-from server.sql.statement_runner import MAX_OPEN_RESULTS
+from server.sql.statement_executor import MAX_OPEN_RESULTS
 from tests.admin.support import ask
 from tests.config_schema.test_compile_spec import compile_text
 from tests.security.test_http_services import self_signed

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from server.sql.client_log import MAX_LOGGED, printable
 from server.sql.flight.prepared_statements import PreparedStatements
 from server.sql.live.statements import LiveStatements
-from server.sql.query.live_terms import TopicName
 from server.sql.query.session import SqlSession
-from server.sql.query.statement import Statement, StatementKind
+from server.sql.statement_executor import StatementExecutor, notification
 from server.sql.tables.catalogue import SessionTables
+from server.sql.write.writer import StatementWriter
 from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ class FlightClient:
     Attributes:
         session: its session.
         services: what all SQL connections share.
-        engine: executes queries.
         settings: its settings.
         post: schedules a call on the engine's thread.
-        live: publishes for NOTIFY.
         runs: its statements in progress; on gRPC's thread.
         prepared: its prepared statements; on gRPC's thread.
         write_lock: held by the statement that writes, so that they take effect in their order.
@@ -64,7 +62,6 @@ class FlightClient:
     ) -> None:
         self.session: Final = session
         self.services: Final = services
-        self.engine: Final = services.query_engine
         self.settings: Final = SqlSession(
             session.user, session.engine.settings.instance_name, session.number
         )
@@ -75,7 +72,7 @@ class FlightClient:
         self.is_closed = False
         self._statistics: Final = statistics
         self._rate_limited_log: Final = rate_limited_log
-        self.live: Final = LiveStatements(self.make_tables(), session, post, lambda _: None)
+        self._live: Final = self._make_live(self.make_tables())
         self.settings.notify = self._notify
 
     def make_tables(self) -> SessionTables:
@@ -87,6 +84,16 @@ class FlightClient:
             self.services.limits.max_memory_bytes,
             self._statistics,
         )
+
+    def make_executor(self, tables: SessionTables) -> StatementExecutor:
+        """Return the executor of a statement that reads some tables."""
+        engine, settings = self.services.query_engine, self.settings
+        writer = StatementWriter(self.session, tables, settings, engine, self.post)
+        live = self._make_live(tables)
+        return StatementExecutor(engine, tables, settings, live, writer, self.warn)
+
+    def _make_live(self, tables: SessionTables) -> LiveStatements:
+        return LiveStatements(tables, self.session, self.post, lambda _: None)
 
     def call(self, function: Callable[[], _T]) -> Future[_T]:
         """Return the future result of a function that is called on a statement thread."""
@@ -104,7 +111,7 @@ class FlightClient:
             schedule: schedules a call on gRPC's thread.
         """
         self.is_closed = True
-        self.live.close()
+        self._live.close()
         schedule(self._cancel_all)
 
     def _cancel_all(self) -> None:
@@ -113,8 +120,7 @@ class FlightClient:
 
     def _notify(self, channel: str, payload: str) -> None:
         """Publish for `pg_notify`, as NOTIFY does."""
-        topic = TopicName("", channel, 0)
-        self.live.execute(Statement("", StatementKind.NOTIFY, "NOTIFY", topic=topic, value=payload))
+        self._live.execute(notification(channel, payload))
 
     def _log_limited(self, message_id: str, **fields: object) -> None:
         session = self.session

@@ -17,26 +17,18 @@ from server.sql.flight.arrow_types import (
 )
 from server.sql.flight.prepared_statements import PreparedFlightStatement
 from server.sql.live.feed import LiveWait
-from server.sql.live.statements import LiveStatements
+from server.sql.live.rows import LiveRows
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
 from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.result_columns import ResultChangedError
-from server.sql.tables.errors import ColumnsWidenedError
-from server.sql.write.writer import StatementWriter
+from server.sql.statement_executor import is_query, is_setting
 
 if TYPE_CHECKING:
     from server.sql.flight.client import FlightClient
-    from server.sql.live.rows import LiveRows
-    from server.sql.query.live_terms import LiveTerms
     from server.sql.query.results import QueryResult
     from server.sql.write.writer import WriteResult, WriteSteps
 
-_MAX_PLANNED: Final = 3
-"""How often a query is planned, if its scan widens columns."""
-
-_QUERIES: Final = frozenset({StatementKind.SELECT, StatementKind.EXPLAIN, StatementKind.SHOW})
-_SETTINGS: Final = frozenset({StatementKind.SET, StatementKind.RESET})
 _TRANSACTIONS: Final = frozenset(
     {
         StatementKind.BEGIN,
@@ -65,12 +57,8 @@ def parse_one(text: str) -> Statement:
     (statement,) = statements
     if statement.kind in _TRANSACTIONS:
         raise transactions_refused()
-    if statement.kind not in {
-        *_QUERIES,
-        *_SETTINGS,
-        StatementKind.WRITE,
-        StatementKind.NOTIFY,
-    }:
+    is_known = statement.kind in (StatementKind.WRITE, StatementKind.NOTIFY)
+    if not (is_known or is_query(statement) or is_setting(statement)):
         raise SqlError(
             FEATURE_NOT_SUPPORTED,
             f"{statement.tag} is not a statement of Flight SQL",
@@ -82,7 +70,7 @@ def parse_one(text: str) -> Statement:
 
 def has_rows(statement: Statement) -> bool:
     """Return whether a statement is a query or a SUBSCRIBE, or has RETURNING."""
-    return statement.kind in _QUERIES or statement.live is not None or statement.has_returning
+    return is_query(statement) or statement.live is not None
 
 
 def transactions_refused() -> SqlError:
@@ -136,13 +124,13 @@ class FlightStatement:
     ) -> None:
         self.cancellation: Final = Cancellation()
         self.schema = pa.schema([])
-        self._client: Final = client
         self._text: Final = text
         self._parsed = parsed
         self._described: Final = described
         self._parameters: Final = parameters
-        self._tables: Final = client.make_tables()
-        self.cancellation.on_cancel(self._tables.cancel)
+        tables = client.make_tables()
+        self.cancellation.on_cancel(tables.cancel)
+        self._executor: Final = client.make_executor(tables)
         self._rows: QueryResult | LiveRows | None = None
         self._batches: Iterator[pa.RecordBatch | LiveWait] = iter(())
         self._steps: WriteSteps | None = None
@@ -185,23 +173,20 @@ class FlightStatement:
 
     def _describe(self) -> tuple[pa.Schema, Sequence[int]]:
         """Return the columns of its result, and the OIDs of its parameters."""
-        statement, client = self._statement, self._client
+        statement, executor = self._statement, self._executor
         if statement.live is not None:
-            terms = statement.live._replace(has_snapshot=False)
-            rows = self._open_live(terms, begins=False)
-            rows.close()
-            return live_schema(rows.columns), ()
-        if statement.kind is StatementKind.WRITE:
-            description = self._writer().describe(statement, (), self.cancellation)
-        else:
-            description = client.engine.describe(
-                statement, self._tables, client.settings, (), self.cancellation
-            )
-        self._warn(description.warnings)
+            try:
+                columns = executor.describe_live(
+                    statement, statement.live, self.cancellation, self._parameters
+                )
+            except SqlError as error:
+                raise _moved(error) from None
+            return live_schema(columns), ()
+        description = executor.describe(statement, (), self.cancellation)
         return query_schema(description.columns or ()), description.parameter_oids
 
     def open(self) -> bool:
-        """Begin a query, or a SUBSCRIBE; plan it again if its columns are widened by its scan.
+        """Begin a query, or a SUBSCRIBE.
 
         Returns:
             False if it has to be written before, by `write`.
@@ -212,14 +197,12 @@ class FlightStatement:
         """
         if self.is_write and self._steps is None:
             return False
-        for attempt in range(1, _MAX_PLANNED + 1):
-            try:
-                self._open()
-            except ColumnsWidenedError:
-                if attempt == _MAX_PLANNED:
-                    raise
-            else:
-                break
+        result = self._returned or self._open()
+        self._rows = result
+        if isinstance(result, LiveRows):
+            self.schema, self._batches = live_schema(result.columns), result.follow()
+        else:
+            self.schema, self._batches = query_schema(result.columns), result.batches()
         if not self.is_write:
             self._check_schema(self.schema)
         return True
@@ -248,11 +231,11 @@ class FlightStatement:
             SqlError: the statement is wrong, or a row is refused.
         """
         if self._steps is None:
-            self._steps = self._writer().run(
+            self._steps = self._executor.write(
                 self._statement,
+                self.cancellation,
                 self._parameters,
                 (),
-                self.cancellation,
                 lambda columns: self._check_schema(query_schema(columns)),
             )
         try:
@@ -273,13 +256,7 @@ class FlightStatement:
         Raises:
             SqlError: the setting does not exist, or the message is refused.
         """
-        statement, settings = self._statement, self._client.settings
-        if statement.kind is StatementKind.NOTIFY:
-            self._client.live.execute(statement)
-        elif statement.kind is StatementKind.RESET and statement.name == "ALL":
-            settings.reset()
-        elif statement.name is not None:
-            settings.set(statement.name, statement.value)
+        self._executor.apply(self._statement)
 
     def close(self) -> None:
         """End the result; harmless if it has ended."""
@@ -290,52 +267,13 @@ class FlightStatement:
             if rows is not None:
                 rows.close()
 
-    def _open(self) -> None:
-        client, terms = self._client, self._statement.live
-        if terms is not None:
-            rows = self._open_live(terms)
-            self._rows, self.schema, self._batches = rows, live_schema(rows.columns), rows.follow()
-            return
-        result = self._returned or client.engine.execute(
-            self._statement,
-            self._tables,
-            client.settings,
-            self._parameters,
-            cancellation=self.cancellation,
-        )
-        self._warn(result.warnings)
-        self._rows, self.schema = result, query_schema(result.columns)
-        self._batches = result.batches()
+    def _open(self) -> QueryResult | LiveRows:
+        statement = self._statement
+        try:
+            return self._executor.open(statement, self.cancellation, self._parameters)
+        except SqlError as error:
+            raise (error if statement.live is None else _moved(error)) from None
 
     def _check_schema(self, schema: pa.Schema) -> None:
         if self._described and self._described != digest(schema):
             raise ResultChangedError("Execute the statement again.")
-
-    def _open_live(self, terms: LiveTerms, *, begins: bool = True) -> LiveRows:
-        """Begin a SUBSCRIBE; with `begins=False` for its columns only, so from now on."""
-        client = self._client
-        try:
-            plan, as_of = client.engine.plan_live(
-                self._statement,
-                self._tables,
-                client.settings,
-                self._parameters,
-                (),
-                self.cancellation,
-            )
-            self.cancellation.check()
-            live = LiveStatements(self._tables, client.session, client.post, lambda _: None)
-            as_of = as_of if begins else None
-            return live.subscribe(terms, plan, self.cancellation, as_of)
-        except SqlError as error:
-            raise _moved(error) from None
-
-    def _writer(self) -> StatementWriter:
-        client = self._client
-        return StatementWriter(
-            client.session, self._tables, client.settings, client.engine, client.post
-        )
-
-    def _warn(self, warnings: Sequence[str]) -> None:
-        for warning in warnings:
-            self._client.warn(warning)

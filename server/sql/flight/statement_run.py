@@ -21,8 +21,8 @@ from server.sql.flight.flight_data import encode_batch, encode_schema
 from server.sql.live.feed import LiveWait
 from server.sql.query.cancellation import BY_CLIENT
 from server.sql.query.errors import CONFIGURATION_LIMIT_EXCEEDED, QUERY_CANCELED, SqlError
+from server.sql.statement_executor import MAX_OPEN_RESULTS
 from server.sql.statement_meter import StatementMeter
-from server.sql.statement_runner import MAX_OPEN_RESULTS
 
 if TYPE_CHECKING:
     from server.sql.flight.client import FlightClient
