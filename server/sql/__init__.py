@@ -3,7 +3,8 @@
     bytes of a client -> postgres (protocol) -> query (SQL to results) -> tables (topics as tables)
 
 `connection` has the sockets: it feeds the protocol, and a `StatementRunner` answers its events on
-worker threads. `statement_executor` serves both protocols. `services` is shared by the connections of an instance.
+worker threads. `statement_executor` serves both protocols. `services` is shared by the connections
+of an instance.
 
 `postgres` decodes and encodes the protocol and does no I/O. `query` parses and executes SQL with
 DuckDB, over tables that a `TableSource` scans. `tables` is the source of the server's topics.

@@ -72,7 +72,6 @@ from server.sql.statement_executor import StatementExecutor
 from server.sql.statement_meter import StatementMeter
 from server.sql.statement_runner import (
     BoundStatement,
-    StatementOutput,
     StatementPlan,
     StatementRunner,
     query_values,
@@ -96,6 +95,7 @@ if TYPE_CHECKING:
     from server.security.deferred import AnswerFuture
     from server.sql.live.feed import LiveWait
     from server.sql.services import SqlServices
+    from server.sql.statement_output import StatementOutput
 
 _MAX_UNREAD: Final = 2 * 1024 * 1024
 """Bytes of output that the client has not read at which its statement is suspended."""

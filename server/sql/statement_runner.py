@@ -11,22 +11,26 @@ statement that writes takes effect by itself (`TransactionBlock`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from server.sql.copy_output import CopyEncoder
+from server.sql.cursors import Cursors, OpenCursor
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
 from server.sql.postgres import messages
 from server.sql.postgres.errors import Diagnostic
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
-from server.sql.postgres.messages import BINARY_FORMAT, TEXT_FORMAT, TransactionStatus
+from server.sql.postgres.messages import TEXT_FORMAT, TransactionStatus
 from server.sql.postgres.parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
+from server.sql.query.errors import (
+    CONFIGURATION_LIMIT_EXCEEDED,
+    FEATURE_NOT_SUPPORTED,
+    SYNTAX_ERROR,
+    SqlError,
+)
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.result_columns import (
     REVALIDATION,
@@ -36,11 +40,10 @@ from server.sql.result_columns import (
 )
 from server.sql.row_cursor import RowCursor
 from server.sql.statement_executor import MAX_OPEN_RESULTS, is_query, notification
+from server.sql.statement_output import Output, StatementOutput, send_rows
 from server.sql.write.transaction_block import TransactionBlock
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from server.sql.postgres.parameters import Value
     from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
     from server.sql.postgres.types import ResultColumn
@@ -50,39 +53,12 @@ if TYPE_CHECKING:
     from server.sql.statement_executor import StatementExecutor
     from server.sql.write.writer import WriteResult
 
-MAX_CURSORS: Final = 100
-"""Cursors of a client."""
 
 _NO_ACTIVE_TRANSACTION: Final = "25P01"
 _FAILED_TRANSACTION: Final = "25P02"
-_INVALID_CURSOR_NAME: Final = "34000"
-_DUPLICATE_CURSOR: Final = "42P03"
-_TOO_MANY_CURSORS: Final = "53400"
 _UNDEFINED_STATEMENT: Final = "26000"
 
 _TRANSACTION_ENDS: Final = frozenset({StatementKind.COMMIT, StatementKind.ROLLBACK})
-
-
-class Output(NamedTuple):
-    """Bytes for the client.
-
-    Attributes:
-        data: the bytes.
-        rows: the number of rows in them.
-        wait: the wait for changes, after which the statement goes on; None to go on at once.
-        awaited: a write, after which the statement goes on; it occupies no thread until then.
-    """
-
-    data: bytes
-    rows: int = 0
-    wait: LiveWait | None = None
-    awaited: Future[Any] | None = None
-
-
-Answer = Callable[[], bytes]
-"""Answers an event; called on the event loop's thread."""
-StatementOutput = Generator[Output, None, Answer]
-"""Yields the output of statements, and returns what ends it."""
 
 
 @dataclass(slots=True)
@@ -103,23 +79,6 @@ class StatementPlan:
 
 
 @dataclass(slots=True)
-class OpenCursor:
-    """A result that is being read, and the means to cancel it.
-
-    Attributes:
-        rows: the result.
-        cancellation: cancels it.
-        is_held: whether it outlives the transaction.
-        tag: the tag of the statement that has written the rows; None for those of a query.
-    """
-
-    rows: RowCursor | LiveRows
-    cancellation: Cancellation
-    is_held: bool = False
-    tag: str | None = None
-
-
-@dataclass(slots=True)
 class BoundStatement:
     """A statement with its parameters: what a portal executes.
 
@@ -128,14 +87,12 @@ class BoundStatement:
         parameters: the values of its parameters.
         cursor: its rows, once it is executed.
         described: the columns described to the client; None if it has not asked.
-        tag: the tag of a statement without rows that has been executed.
     """
 
     plan: StatementPlan
     parameters: tuple[object, ...]
     cursor: OpenCursor | None = None
     described: Sequence[ResultColumn] | None = None
-    tag: str | None = None
 
 
 class StatementRunner:
@@ -158,7 +115,7 @@ class StatementRunner:
         self._session: Final = session
         self._protocol: Final = protocol
         self._block: Final = TransactionBlock(session)
-        self._cursors: dict[str, OpenCursor] = {}
+        self._cursors: Final = Cursors()
         self._results = WeakSet[RowCursor | LiveRows]()
         self._described: tuple[str, Sequence[ResultColumn]] | None = None  # the last statement
         session.notify = self._notify_channel
@@ -231,11 +188,11 @@ class StatementRunner:
             count = yield from self._copy(statement, cancellation, bound.parameters)
             tag = f"COPY {count}"
         elif statement.kind is StatementKind.FETCH:
-            cursor = self._cursor(statement.name)
+            cursor = self._cursors.find(statement.name)
             columns = cursor.rows.columns
             formats = portal.formats(len(columns))
             cancellation.on_cancel(cursor.cancellation.cancel)
-            count = yield from _send_rows(
+            count = yield from send_rows(
                 cursor.rows, statement.count, columns, formats, statement.timeout_s
             )
             tag = f"FETCH {count}"
@@ -254,7 +211,7 @@ class StatementRunner:
             rows = bound.cursor.rows
             cancellation.on_cancel(bound.cursor.cancellation.cancel)
             formats = portal.formats(len(rows.columns))
-            count = yield from _send_rows(rows, row_limit or None, rows.columns, formats)
+            count = yield from send_rows(rows, row_limit or None, rows.columns, formats)
             if row_limit and count == row_limit and rows.has_more:
                 return self._protocol.suspend
             is_select = statement.kind is StatementKind.SELECT
@@ -275,7 +232,7 @@ class StatementRunner:
 
     def close(self) -> None:
         """End all cursors."""
-        self._close_cursors(held=True)
+        self._cursors.close_all(held=True)
 
     @property
     def transaction_status(self) -> TransactionStatus:
@@ -294,7 +251,7 @@ class StatementRunner:
         if is_query(statement) or statement.kind is StatementKind.FETCH:
             limit: int | None = None
             if statement.kind is StatementKind.FETCH:
-                cursor = self._cursor(statement.name)
+                cursor = self._cursors.find(statement.name)
                 limit = statement.count
                 cancellation.on_cancel(cursor.cancellation.cancel)
             elif statement.has_returning:
@@ -304,7 +261,7 @@ class StatementRunner:
             columns = cursor.rows.columns
             formats = [TEXT_FORMAT] * len(columns)
             yield Output(messages.row_description(columns, formats))
-            count = yield from _send_rows(cursor.rows, limit, columns, formats, statement.timeout_s)
+            count = yield from send_rows(cursor.rows, limit, columns, formats, statement.timeout_s)
             has_count = statement.kind in (StatementKind.SELECT, StatementKind.FETCH)
             tag = cursor.tag or (f"{statement.tag} {count}" if has_count else statement.tag)
         elif statement.kind is StatementKind.COPY_OUT:
@@ -330,7 +287,8 @@ class StatementRunner:
     def _check_open_results(self) -> None:
         if sum(not rows.is_finished for rows in self._results) >= MAX_OPEN_RESULTS:
             raise SqlError(
-                _TOO_MANY_CURSORS, f"a session has at most {MAX_OPEN_RESULTS} results open"
+                CONFIGURATION_LIMIT_EXCEEDED,
+                f"a session has at most {MAX_OPEN_RESULTS} results open",
             )
 
     def _copy(
@@ -374,7 +332,7 @@ class StatementRunner:
         if statement is None:
             return None
         if statement.kind is StatementKind.FETCH:
-            return self._cursor(statement.name).rows.columns
+            return self._cursors.find(statement.name).rows.columns
         if not is_query(statement):
             return None
         description = self._describe(plan, cancellation)
@@ -431,7 +389,7 @@ class StatementRunner:
             case StatementKind.MOVE:
                 return f"MOVE {self._move(statement, cancellation)}"
             case StatementKind.CLOSE:
-                self._close_cursor(statement.name)
+                self._cursors.close(statement.name)
             case StatementKind.NOTIFY:
                 self._notify(statement)
             case StatementKind.LISTEN | StatementKind.UNLISTEN:
@@ -447,7 +405,7 @@ class StatementRunner:
             case StatementKind.COMMIT | StatementKind.ROLLBACK:
                 failed = self.transaction_status is TransactionStatus.FAILED
                 self.transaction_status = TransactionStatus.IDLE
-                self._close_cursors(held=False)
+                self._cursors.close_all(held=False)
                 is_rollback = failed or statement.kind is StatementKind.ROLLBACK
                 self._block.end(is_rollback=is_rollback)
                 return "ROLLBACK" if failed else statement.tag
@@ -479,7 +437,7 @@ class StatementRunner:
 
     def _move(self, statement: Statement, cancellation: Cancellation) -> int:
         """Skip rows of a cursor; return their number."""
-        cursor = self._cursor(statement.name)
+        cursor = self._cursors.find(statement.name)
         if isinstance(cursor.rows, LiveRows):
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
@@ -547,7 +505,7 @@ class StatementRunner:
             self._executor.apply(statement)
         elif statement.name == "ALL":
             self._executor.discard()
-            self._close_cursors(held=True)
+            self._cursors.close_all(held=True)
             self._protocol.deallocate(None)
         for name, value in session.reported().items():
             if before.get(name) != value:
@@ -562,38 +520,15 @@ class StatementRunner:
                 _NO_ACTIVE_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
             )
         name = statement.name or ""
-        if name in self._cursors:
-            raise SqlError(_DUPLICATE_CURSOR, f'cursor "{name}" already exists')
-        if len(self._cursors) >= MAX_CURSORS:
-            raise SqlError(_TOO_MANY_CURSORS, f"a session has at most {MAX_CURSORS} cursors")
+        self._cursors.check_new(name)
         cursor_cancellation = Cancellation()  # the cursor outlives the statement
         cancellation.on_cancel(cursor_cancellation.cancel)
         cursor = self._open(statement, cursor_cancellation, parameters)
         cursor.is_held = is_held
-        self._cursors[name] = cursor
+        self._cursors.add(name, cursor)
         fetch = Statement(f"FETCH ALL FROM {name}", StatementKind.FETCH, "FETCH", name=name)
         plan = StatementPlan(fetch)
         self._protocol.add_portal(name, plan, BoundStatement(plan, ()))
-
-    def _cursor(self, name: str | None) -> OpenCursor:
-        cursor = self._cursors.get(name or "")
-        if cursor is None:
-            raise SqlError(_INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
-        return cursor
-
-    def _close_cursor(self, name: str | None) -> None:
-        if name is None:
-            self._close_cursors(held=True)
-            return
-        self._cursor(name).rows.close()
-        del self._cursors[name]
-
-    def _close_cursors(self, *, held: bool) -> None:
-        """End cursors; those that are held only if `held`."""
-        for name, cursor in list(self._cursors.items()):
-            if held or not cursor.is_held:
-                cursor.rows.close()
-                del self._cursors[name]
 
 
 def _is_copy_of(copy: str, query: str) -> bool:
@@ -627,33 +562,3 @@ def to_diagnostic(error: SqlError) -> Diagnostic:
         position=error.position or 0,
         routine=REVALIDATION if isinstance(error, ResultChangedError) else "",
     )
-
-
-def _send_rows(
-    rows: RowCursor | LiveRows,
-    limit: int | None,
-    columns: Sequence[ResultColumn],
-    formats: Sequence[int],
-    timeout_s: float | None = None,
-) -> Generator[Output, None, int]:
-    """Yield rows as messages; return their number.
-
-    Args:
-        rows: the rows.
-        limit: the maximum number; None for all.
-        columns: their columns.
-        formats: the formats of the columns.
-        timeout_s: how long to wait for changes, see `LiveRows.fetch`.
-    """
-    column_formats = [
-        ColumnFormat(column.type_oid, binary=code == BINARY_FORMAT)
-        for column, code in zip(columns, formats, strict=True)
-    ]
-    before = rows.taken
-    batch: pa.RecordBatch | LiveWait
-    for batch in rows.fetch(limit, timeout_s) if isinstance(rows, LiveRows) else rows.take(limit):
-        if isinstance(batch, LiveWait):
-            yield Output(b"", 0, batch)
-            continue
-        yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
-    return rows.taken - before

@@ -1,0 +1,70 @@
+"""The output of statements for clients of PostgreSQL: messages, and waits between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from server.sql.live.feed import LiveWait
+from server.sql.live.rows import LiveRows
+from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.messages import BINARY_FORMAT
+from server.sql.row_cursor import RowCursor
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from server.sql.postgres.types import ResultColumn
+
+
+class Output(NamedTuple):
+    """Bytes for the client.
+
+    Attributes:
+        data: the bytes.
+        rows: the number of rows in them.
+        wait: the wait for changes, after which the statement goes on; None to go on at once.
+        awaited: a write, after which the statement goes on; it occupies no thread until then.
+    """
+
+    data: bytes
+    rows: int = 0
+    wait: LiveWait | None = None
+    awaited: Future[Any] | None = None
+
+
+Answer = Callable[[], bytes]
+"""Answers an event; called on the event loop's thread."""
+StatementOutput = Generator[Output, None, Answer]
+"""Yields the output of statements, and returns what ends it."""
+
+
+def send_rows(
+    rows: RowCursor | LiveRows,
+    limit: int | None,
+    columns: Sequence[ResultColumn],
+    formats: Sequence[int],
+    timeout_s: float | None = None,
+) -> Generator[Output, None, int]:
+    """Yield rows as messages; return their number.
+
+    Args:
+        rows: the rows.
+        limit: the maximum number; None for all.
+        columns: their columns.
+        formats: the formats of the columns.
+        timeout_s: how long to wait for changes, see `LiveRows.fetch`.
+    """
+    column_formats = [
+        ColumnFormat(column.type_oid, binary=code == BINARY_FORMAT)
+        for column, code in zip(columns, formats, strict=True)
+    ]
+    before = rows.taken
+    batch: pa.RecordBatch | LiveWait
+    for batch in rows.fetch(limit, timeout_s) if isinstance(rows, LiveRows) else rows.take(limit):
+        if isinstance(batch, LiveWait):
+            yield Output(b"", 0, batch)
+            continue
+        yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
+    return rows.taken - before
