@@ -18,20 +18,14 @@ import asyncio
 import secrets
 import ssl
 import threading
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.framing import FrameReader
-from server.engine.commands.errors import CommandRefusedError
-from server.engine.commands.logon import admit
 from server.engine.pre_logon_limits import PreLogonConnection
-from server.security.authentication import ChallengeLimit, LogonCredentials, LogonOrigin
 from server.sql.client_log import (
     MAX_LOGGED,
-    client_name_of,
-    complete_logon,
     log_slow_statement,
     log_statement_failure,
     printable,
@@ -61,6 +55,7 @@ from server.sql.postgres.protocol import (
     Terminated,
     TlsRequested,
 )
+from server.sql.postgres_logon import PostgresLogon
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import (
     INTERNAL_ERROR,
@@ -78,7 +73,6 @@ from server.sql.statement_runner import (
     to_diagnostic,
 )
 from server.sql.tables.catalogue import SessionTables
-from server.sql.tables.statistics_table import NO_STATISTICS, StatisticsAccess
 from server.sql.write.writer import StatementWriter
 from server.transports.connection import (
     HANDSHAKE_TIMEOUT_S,
@@ -91,10 +85,8 @@ from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from server.engine.session import Session
-    from server.security.authentication import Admission
-    from server.security.deferred import AnswerFuture
     from server.sql.live.feed import LiveWait
-    from server.sql.services import SqlServices
+    from server.sql.sql_transport import SqlTransport
     from server.sql.statement_output import StatementOutput
 
 _MAX_UNREAD: Final = 2 * 1024 * 1024
@@ -106,39 +98,6 @@ _ADMIN_SHUTDOWN: Final = "57P01"
 _TOO_MANY_CONNECTIONS: Final = "53300"
 
 _Protocol = PostgresProtocol[StatementPlan, BoundStatement]
-
-
-@dataclass(slots=True)
-class TlsUpgrade:
-    """The TLS of a transport whose clients ask for it after they have connected.
-
-    Attributes:
-        is_required: whether the transport is secured: clients without TLS are refused.
-        context: the TLS context of new connections; None while the transport is closed.
-        channel_binding: the hash of its certificate, which SCRAM may bind a logon to; empty if the
-            certificate has none.
-    """
-
-    is_required: bool = False
-    context: ssl.SSLContext | None = None
-    channel_binding: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class SqlTransport:
-    """The properties of a transport that speaks PostgreSQL's protocol.
-
-    Attributes:
-        services: what all SQL connections share.
-        tls: its TLS.
-        asks_for_passwords: whether clients have to give a password.
-        statistics: decides who may see statistics.
-    """
-
-    services: SqlServices
-    tls: TlsUpgrade
-    asks_for_passwords: bool
-    statistics: StatisticsAccess = NO_STATISTICS
 
 
 class _OutputWindow:
@@ -182,11 +141,8 @@ class PostgresConnection(TransportConnection):
         self._tables: SessionTables | None = None
         self._live: LiveStatements | None = None
         self._notifications: NotificationQueue | None = None
-        self._startup: StartupRequested | None = None
-        self._channel_binding = b""
-        self._uses_scram = False
+        self._logon: PostgresLogon | None = None
         self._cancel_key: CancelKey | None = None
-        self._logon: Generator[AnswerFuture[Any], None, Admission] | None = None
         self._output: StatementOutput | None = None  # of the statement in progress
         self._is_running = False  # a worker thread runs it, or is about to
         self._wait: LiveWait | None = None  # what it waits for, while no thread runs it
@@ -213,6 +169,10 @@ class PostgresConnection(TransportConnection):
             session.pre_logon_connection = PreLogonConnection(
                 self._engine.pre_logon_limits, self._refuse_before_logon
             )
+        self._logon = PostgresLogon(
+            self._sql, self._protocol, session, self._write_out, self._open_session, self._advance
+        )
+        self._note_security()
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes; execute what they ask for, unless a statement is being executed."""
@@ -232,7 +192,6 @@ class PostgresConnection(TransportConnection):
         self._is_lost = True
         if self._logon is not None:
             self._logon.close()
-            self._logon = None
         self._end_statements()
         super().connection_lost(exc)
 
@@ -295,7 +254,7 @@ class PostgresConnection(TransportConnection):
     def _advance(self) -> None:
         """Handle events until one of them has to wait."""
         while not (self._is_running or self._is_upgrading or self._is_lost):
-            if self._output is not None or self._logon is not None:
+            if self._output is not None or (self._logon is not None and self._logon.is_pending):
                 break
             event = self._protocol.next_event()
             if event is None:
@@ -329,7 +288,8 @@ class PostgresConnection(TransportConnection):
                 self._services.cancel(CancelKey(process_id, secret))
                 session.close("connection closed")
             case StartupRequested() | PasswordGiven() | SaslStarted() | SaslContinued():
-                self._authenticate(event)
+                if self._logon is not None:
+                    self._logon.handle(event)
             case Terminated():
                 session.close("connection closed")
             case SyncRequested():
@@ -348,7 +308,6 @@ class PostgresConnection(TransportConnection):
             return
         self._write_out(self._protocol.accept_tls())
         self._is_upgrading = True
-        self._channel_binding = self._sql.tls.channel_binding
         task = asyncio.get_running_loop().create_task(self._start_tls(context))
         _tls_handshakes.add(task)
         task.add_done_callback(_tls_handshakes.discard)
@@ -376,126 +335,26 @@ class PostgresConnection(TransportConnection):
         self._connection_context = with_certificate_user(self._connection_context, secured)
         if self._session is not None:
             self._session.connection_context = self._connection_context
+        self._note_security()
         self._is_upgrading = False
         self._advance()
 
-    # ---- logon
+    def _note_security(self) -> None:
+        """Tell the logon whether the connection is secured."""
+        logon, transport = self._logon, self._transport
+        if logon is not None and transport is not None:
+            logon.is_secure = bool(transport.get_extra_info("sslcontext"))
+            logon.channel_binding = self._sql.tls.channel_binding if logon.is_secure else b""
 
-    def _authenticate(
-        self, event: StartupRequested | PasswordGiven | SaslStarted | SaslContinued
-    ) -> None:
-        match event:
-            case StartupRequested():
-                self._start_up(event)
-            case PasswordGiven(password):
-                self._log_on(password)
-            case SaslStarted(_, data) | SaslContinued(data):
-                self._log_on(data.decode(errors="surrogateescape"))
-
-    def _start_up(self, startup: StartupRequested) -> None:
-        self._startup = startup
-        is_secure = self._transport is not None and self._transport.get_extra_info("sslcontext")
-        if self._sql.tls.is_required and not is_secure:
-            self._refuse_logon(
-                Diagnostic(
-                    _INVALID_AUTHORIZATION,
-                    "this transport requires TLS",
-                    hint="Connect with sslmode=require.",
-                )
-            )
-        elif self._sql.asks_for_passwords and not self._connection_context.certificate_user:
-            self._request_credentials(startup.user)
-        else:
-            self._log_on("")
-
-    def _request_credentials(self, user: str) -> None:
-        """Request a proof by SCRAM from a user with a verifier, the password from others."""
-        session, binding = self._session, self._channel_binding
-        assert session is not None  # noqa: S101 - called while connected
-        exchange = self._connection_context.authenticator.begin_scram(user, binding)
-        if exchange is None:
-            self._write_out(self._protocol.request_password())
-            return
-        self._uses_scram = True
-        session.logon_exchange = ChallengeLimit(exchange)
-        self._write_out(self._protocol.request_sasl(binds_channel=bool(binding)))
-
-    def _log_on(self, password: str) -> None:
-        session, startup = self._session, self._startup
-        assert session is not None  # noqa: S101 - called while connected
-        assert startup is not None  # noqa: S101 - it precedes the password
-        context = self._connection_context
-        client_name = client_name_of(session, startup.parameters.get("application_name", ""))
-        message_type = context.message_type or ""
-        origin = LogonOrigin(
-            context.transport,
-            session.address,
-            client_name,
-            "",
-            context.certificate_user,
-            session.connection_name,
-            message_type,
-        )
-        self._logon = admit(
-            session, LogonCredentials(startup.user, password, explicit=True, origin=origin)
-        )
-        self._continue_logon(client_name, message_type)
-
-    def _continue_logon(self, client_name: str, message_type: str) -> None:
-        """Take a step of the logon; go on when the decision has been made."""
-        session, logon = self._session, self._logon
-        if session is None or logon is None or not session.is_open:
-            return
-        try:
-            pending = next(logon)
-        except StopIteration as end:
-            self._logon = None
-            admission = cast("Admission", end.value)
-            if admission.challenge is None:
-                self._complete_logon(session, admission, client_name, message_type)
-            elif self._uses_scram:
-                self._write_out(
-                    self._protocol.continue_sasl(_encoded(admission.challenge.password))
-                )
-            else:
-                self._refuse_logon(
-                    Diagnostic(
-                        _INVALID_AUTHORIZATION,
-                        "the authentication module wants an exchange that this protocol lacks",
-                    )
-                )
-        except CommandRefusedError as error:
-            self._logon = None
-            user = self._startup.user if self._startup is not None else ""
-            self._refuse_logon(
-                Diagnostic(
-                    _INVALID_PASSWORD,
-                    f'authentication failed for user "{user}"',
-                    detail=error.detail,
-                )
-            )
-        else:
-            pending.add_done_callback(lambda _: self._continue_later(client_name, message_type))
-
-    def _continue_later(self, client_name: str, message_type: str) -> None:
-        self._continue_logon(client_name, message_type)
-        self._advance()
-
-    def _refuse_logon(self, diagnostic: Diagnostic) -> None:
-        self._write_out(self._protocol.end(diagnostic))
-        if self._session is not None:
-            self._session.close("auth")
-
-    def _complete_logon(
-        self, session: Session, admission: Admission, client_name: str, message_type: str
-    ) -> None:
-        engine, startup = self._engine, self._startup
-        assert startup is not None  # noqa: S101 - it precedes the logon
-        complete_logon(session, admission, client_name, message_type)
+    def _open_session(self, scram_final: bytes | None) -> None:
+        """Prepare for statements: the client has logged on."""
+        engine, session, logon = self._engine, self._session, self._logon
+        assert session is not None  # noqa: S101 - it has logged on
+        assert logon is not None  # noqa: S101 - it has logged on
         settings = SqlSession(
-            session.user or startup.user, engine.settings.instance_name, session.number
+            session.user or logon.user, engine.settings.instance_name, session.number
         )
-        for name, value in startup.parameters.items():
+        for name, value in logon.parameters.items():
             try:
                 settings.set(name, value)
             except SqlError as error:
@@ -533,8 +392,7 @@ class PostgresConnection(TransportConnection):
         self._runner = StatementRunner(executor, settings, self._protocol)
         self._cancel_key = CancelKey(session.number, secrets.randbits(32))
         self._services.add_cancel_key(self._cancel_key, self._cancel_statement)
-        final = _encoded(admission.token) if self._uses_scram else None
-        self._write_out(self._protocol.accept(*self._cancel_key, settings.reported(), final))
+        self._write_out(self._protocol.accept(*self._cancel_key, settings.reported(), scram_final))
 
     def _post_warning(self, session: Session, text: str) -> None:
         query = printable(text, MAX_LOGGED)
@@ -620,7 +478,7 @@ class PostgresConnection(TransportConnection):
 
     def _submit(self) -> None:
         """Begin or continue the statement on a worker thread; from any thread."""
-        user = "" if self._startup is None else self._startup.user
+        user = "" if self._logon is None else self._logon.user
         self._services.workers.submit(self._produce, user)
 
     def _post_answer(
@@ -715,11 +573,6 @@ class PostgresConnection(TransportConnection):
             session.outbox.bytes_out += len(data)
             session.outbox.messages_out += rows
         self._send(data)
-
-
-def _encoded(message: str) -> bytes:
-    """Return the bytes of a message of SCRAM."""
-    return message.encode(errors="surrogateescape")
 
 
 def _statement_text(event: Event[StatementPlan, BoundStatement]) -> str | None:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.security.authentication import Admission, ImmediateAuthenticator
-from server.sql.connection import PostgresConnection, TlsUpgrade
+from server.sql.connection import PostgresConnection
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.server_messages import (
     ErrorMessage,
@@ -33,10 +33,11 @@ from server.sql.postgres.server_messages import (
     startup_message,
 )
 from server.sql.services import CancelKey
+from server.sql.sql_transport import TlsUpgrade
 
 if TYPE_CHECKING:
     from server.security.authentication import LogonCredentials
-    from server.sql.connection import SqlTransport
+    from server.sql.sql_transport import SqlTransport
     from server.transports.connection import TransportContext
 
 RunOnEngine = Callable[[Callable[[], Coroutine[None, None, None]]], Awaitable[None]]

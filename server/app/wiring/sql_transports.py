@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TransportSpec
     from config_schema.spec.common import ModuleUse, Options
     from server.engine.engine import Engine
-    from server.sql.connection import SqlTransport
     from server.sql.flight.gateway import FlightGateway
     from server.sql.local_client import LocalSqlTransport
     from server.sql.services import SqlServices
+    from server.sql.sql_transport import SqlTransport
     from server.sql.tables.statistics_table import StatisticsAccess
     from server.statistics.statistics_thread import StatisticsThread
     from server.transports.connection import TransportContext
@@ -109,7 +109,8 @@ class SqlTransports:
     def _make_postgres_listener(
         self, transport: TransportSpec, transport_context: TransportContext
     ) -> Listener:
-        from server.sql.connection import PostgresConnection, SqlTransport, TlsUpgrade
+        from server.sql.connection import PostgresConnection
+        from server.sql.sql_transport import SqlTransport, TlsUpgrade
 
         tls = TlsUpgrade(is_required=transport.tls is not None)
 
