@@ -34,8 +34,7 @@ from server.sql.live.channels import NotificationQueue
 from server.sql.live.statements import LiveStatements
 from server.sql.postgres import messages
 from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
-from server.sql.postgres.protocol import (
+from server.sql.postgres.events import (
     BindRequested,
     DescribePortalRequested,
     DescribeStatementRequested,
@@ -43,8 +42,6 @@ from server.sql.postgres.protocol import (
     ExecuteRequested,
     ParseRequested,
     PasswordGiven,
-    Portal,
-    PostgresProtocol,
     ProtocolFailed,
     Reply,
     SaslContinued,
@@ -55,6 +52,9 @@ from server.sql.postgres.protocol import (
     Terminated,
     TlsRequested,
 )
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.portals import Portal
+from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres_logon import PostgresLogon
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import (

@@ -10,13 +10,13 @@ from server.engine.commands.logon import admit
 from server.security.authentication import ChallengeLimit, LogonCredentials, LogonOrigin
 from server.sql.client_log import client_name_of, complete_logon
 from server.sql.postgres.errors import Diagnostic
-from server.sql.postgres.protocol import (
+from server.sql.postgres.events import (
     PasswordGiven,
-    PostgresProtocol,
     SaslContinued,
     SaslStarted,
     StartupRequested,
 )
+from server.sql.postgres.protocol import PostgresProtocol
 
 if TYPE_CHECKING:
     from server.engine.session import Session

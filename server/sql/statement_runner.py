@@ -45,7 +45,11 @@ from server.sql.write.transaction_block import TransactionBlock
 
 if TYPE_CHECKING:
     from server.sql.postgres.parameters import Value
-    from server.sql.postgres.protocol import Portal, PostgresProtocol, PreparedStatement
+    from server.sql.postgres.portals import (
+        Portal,
+        PreparedStatement,
+    )
+    from server.sql.postgres.protocol import PostgresProtocol
     from server.sql.postgres.types import ResultColumn
     from server.sql.query.results import Description
     from server.sql.query.session import SqlSession

@@ -26,28 +26,36 @@ src/backend/tcop/postgres.c, PostgresMain.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from struct import Struct
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic
 
 from server.security.scram import SCRAM, SCRAM_PLUS
 from server.sql.postgres import messages
 from server.sql.postgres.errors import (
-    CONFIGURATION_LIMIT_EXCEEDED,
-    DUPLICATE_CURSOR,
-    DUPLICATE_PREPARED_STATEMENT,
     FATAL,
     FEATURE_NOT_SUPPORTED,
-    INVALID_AUTHORIZATION,
-    INVALID_CURSOR_NAME,
-    INVALID_SQL_STATEMENT_NAME,
-    NAME_TOO_LONG,
-    PROTOCOL_VIOLATION,
     Diagnostic,
     FormatError,
+)
+from server.sql.postgres.events import (
+    BindRequested,
+    DescribePortalRequested,
+    DescribeStatementRequested,
+    Event,
+    ExecuteRequested,
+    ParseRequested,
+    PasswordGiven,
+    ProtocolFailed,
+    Reply,
+    SaslContinued,
+    SaslStarted,
+    StartupRequested,
+    StatementRequested,
+    SyncRequested,
+    Terminated,
+    TlsRequested,
 )
 from server.sql.postgres.messages import (
     TEXT_FORMAT,
@@ -55,250 +63,27 @@ from server.sql.postgres.messages import (
     ProtocolViolationError,
     TransactionStatus,
 )
-from server.sql.postgres.parameters import Value, decode_parameters
+from server.sql.postgres.portals import (
+    CursorT,
+    NamedStatements,
+    PlanT,
+    Portal,
+    PreparedStatement,
+    StatementFailedError,
+)
+from server.sql.postgres.startup import read_startup
 from server.sql.postgres.types import ResultColumn
 
 MAX_MESSAGE_SIZE: Final = 64 * 1024 * 1024
 MAX_READ_AHEAD: Final = 256 * 1024
 """Bytes of later messages that are buffered while the caller works on one."""
-MAX_PREPARED_STATEMENTS: Final = 1000
-MAX_PORTALS: Final = 1000
-MAX_NAME_LENGTH: Final = 1000
-"""Characters of the name of a prepared statement or a portal."""
 
 _LENGTH: Final = Struct(">I")
-_OPTION_PREFIX: Final = "_pq_."
-_WORD: Final = re.compile(r"(?:[^\s\\]|\\.)++", re.DOTALL)
-_SETTING: Final = re.compile(r"(?:-c\s*|--)([\w.-]+)=(.*)", re.DOTALL)
-_NO_REPLICATION: Final = ("", "false", "off", "no", "0")
-
-PlanT = TypeVar("PlanT")
-CursorT = TypeVar("CursorT")
 
 
 class ProtocolMisuseError(RuntimeError):
     """The caller gave an answer that does not fit the event."""
 
-
-@dataclass(frozen=True, slots=True)
-class PreparedStatement(Generic[PlanT]):
-    """A statement that a client has prepared.
-
-    Attributes:
-        name: its name; empty for the unnamed one.
-        text: the statement.
-        parameter_types: OIDs of its parameters.
-        plan: the caller's own object.
-    """
-
-    name: str
-    text: str
-    parameter_types: tuple[int, ...]
-    plan: PlanT
-
-
-@dataclass(frozen=True, slots=True)
-class Portal(Generic[PlanT, CursorT]):
-    """A statement with values for its parameters.
-
-    Attributes:
-        name: its name; empty for the unnamed one.
-        statement: the statement.
-        result_formats: as the client sent them, see `formats`.
-        size: bytes of the parameters.
-        cursor: the caller's own object: results that have not been sent yet.
-    """
-
-    name: str
-    statement: PreparedStatement[PlanT]
-    result_formats: tuple[int, ...]
-    size: int
-    cursor: CursorT
-
-    def formats(self, column_count: int) -> tuple[int, ...]:
-        """Return the format of each column of the result.
-
-        Raises:
-            FormatError: the client named another number of formats.
-        """
-        return _formats_of_all(self.result_formats, column_count, "result formats", "columns")
-
-
-# Events
-
-
-class Reply(NamedTuple):
-    """Bytes to write; no answer needed.
-
-    Attributes:
-        data: the bytes.
-    """
-
-    data: bytes
-
-
-class ProtocolFailed(NamedTuple):
-    """The client broke the protocol: write the bytes and close the connection.
-
-    Attributes:
-        diagnostic: the error, for the log.
-        data: the bytes.
-    """
-
-    diagnostic: Diagnostic
-    data: bytes
-
-
-class TlsRequested(NamedTuple):
-    """The client asks for TLS: `accept_tls` or `refuse_tls`."""
-
-
-class StartupRequested(NamedTuple):
-    """The client begins a session: `request_password`, `request_sasl`, `accept` or `end`.
-
-    Attributes:
-        user: the name of the user.
-        database: that of the database; by default the name of the user.
-        parameters: settings, among them those of the parameter "options".
-    """
-
-    user: str
-    database: str
-    parameters: Mapping[str, str]
-
-
-class PasswordGiven(NamedTuple):
-    """The answer to `request_password`: `accept` or `end`.
-
-    Attributes:
-        password: the password.
-    """
-
-    password: str
-
-    def __repr__(self) -> str:
-        """Omit the password: this may end up in a log."""
-        return "PasswordGiven()"
-
-
-class SaslStarted(NamedTuple):
-    """The answer to `request_sasl`: `continue_sasl`, `accept` or `end`.
-
-    Attributes:
-        mechanism: one of the mechanisms requested.
-        data: the client's first message.
-    """
-
-    mechanism: str
-    data: bytes
-
-
-class SaslContinued(NamedTuple):
-    """The answer to `continue_sasl`: `continue_sasl`, `accept` or `end`.
-
-    Attributes:
-        data: the client's message.
-    """
-
-    data: bytes
-
-
-class StatementRequested(NamedTuple):
-    """Statements of the simple protocol: results, then `ready`; or `fail`.
-
-    Attributes:
-        text: one or more statements.
-    """
-
-    text: str
-
-
-class ParseRequested(NamedTuple):
-    """A statement to prepare: `complete_parse` or `fail`.
-
-    Attributes:
-        name: its name.
-        text: one statement.
-        parameter_types: OIDs of the first parameters; 0 for a type that the server determines.
-    """
-
-    name: str
-    text: str
-    parameter_types: tuple[int, ...]
-
-
-class BindRequested(NamedTuple, Generic[PlanT]):
-    """A statement to be made a portal: `complete_bind` or `fail`.
-
-    Attributes:
-        portal: the name of the portal.
-        statement: the statement.
-        parameters: the values of its parameters.
-    """
-
-    portal: str
-    statement: PreparedStatement[PlanT]
-    parameters: tuple[Value | None, ...]
-
-
-class DescribeStatementRequested(NamedTuple, Generic[PlanT]):
-    """The columns of a prepared statement: `complete_describe` or `fail`.
-
-    Attributes:
-        statement: the statement.
-    """
-
-    statement: PreparedStatement[PlanT]
-
-
-class DescribePortalRequested(NamedTuple, Generic[PlanT, CursorT]):
-    """The columns of a portal: `complete_describe` or `fail`.
-
-    Attributes:
-        portal: the portal.
-    """
-
-    portal: Portal[PlanT, CursorT]
-
-
-class ExecuteRequested(NamedTuple, Generic[PlanT, CursorT]):
-    """Rows of a portal: the rows, then `complete_execute` or `suspend`; or `fail`.
-
-    Attributes:
-        portal: the portal; it may have been executed before, up to a limit.
-        row_limit: the number of rows to send; 0 for all.
-    """
-
-    portal: Portal[PlanT, CursorT]
-    row_limit: int
-
-
-class SyncRequested(NamedTuple):
-    """The end of a sequence of the extended protocol: `ready`, or `fail` if a commit does."""
-
-
-class Terminated(NamedTuple):
-    """The client ends the session: close the connection."""
-
-
-Event = (
-    Reply
-    | ProtocolFailed
-    | TlsRequested
-    | CancelRequest
-    | StartupRequested
-    | PasswordGiven
-    | SaslStarted
-    | SaslContinued
-    | StatementRequested
-    | ParseRequested
-    | BindRequested[PlanT]
-    | DescribeStatementRequested[PlanT]
-    | DescribePortalRequested[PlanT, CursorT]
-    | ExecuteRequested[PlanT, CursorT]
-    | SyncRequested
-    | Terminated
-)
 
 _EXTENDED: Final = (
     ParseRequested,
@@ -319,14 +104,6 @@ class _State(Enum):
     CLOSED = auto()
 
 
-class _StatementFailedError(Exception):
-    """An error in a statement that the protocol object finds by itself."""
-
-    def __init__(self, sqlstate: str, message: str) -> None:
-        super().__init__(message)
-        self.diagnostic = Diagnostic(sqlstate, message)
-
-
 class PostgresProtocol(Generic[PlanT, CursorT]):
     """The state of one connection.
 
@@ -345,7 +122,6 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         max_message_size: int = MAX_MESSAGE_SIZE,
     ) -> None:
         self.transaction_status = TransactionStatus.IDLE
-        self._release = release
         self._max_message_size = max_message_size
         self._buffer = bytearray()
         self._state = _State.INITIAL
@@ -358,10 +134,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._skips_to_sync = False
         # The result formats, and the size of the parameters, of the latest BindRequested.
         self._bind: tuple[tuple[int, ...], int] = ((), 0)
-        self._statements: dict[str, PreparedStatement[PlanT]] = {}
-        self._statements_size = 0
-        self._portals: dict[str, Portal[PlanT, CursorT]] = {}
-        self._portals_size = 0
+        self._named: Final = NamedStatements[PlanT, CursorT](release, max_message_size)
 
     # Input
 
@@ -399,7 +172,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             try:
                 event: Event[PlanT, CursorT] | None
                 if self._deferred is not None:
-                    event, self._deferred = self._deferred, None
+                    event = self._take_deferred()
                 elif self._state is _State.INITIAL:
                     event = self._next_initial_event()
                 else:
@@ -409,7 +182,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
                         continue  # it needs no answer
             except ProtocolViolationError as error:
                 return self._violation(Diagnostic(error.sqlstate, str(error), FATAL))
-            except _StatementFailedError as error:
+            except StatementFailedError as error:
                 self._skips_to_sync = True
                 self._fail_transaction()
                 return Reply(messages.error_response(error.diagnostic))
@@ -423,8 +196,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._state = _State.CLOSED
         self._buffer.clear()
         self._unanswered = None
-        self._statements.clear()
-        self._drop_portals()
+        self._named.drop_statements()
+        self._named.drop_portals()
 
     def _violation(self, diagnostic: Diagnostic) -> ProtocolFailed:
         self.close()
@@ -487,7 +260,15 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
                 self.close()
                 return request
             case messages.StartupMessage() as startup:
-                return self._on_startup(startup)
+                self._deferred, unknown = read_startup(startup)
+                self._state = _State.AUTHENTICATION
+                if startup.minor_version == 0 and not unknown:
+                    return self._take_deferred()
+                return Reply(messages.negotiate_protocol_version(unknown))
+
+    def _take_deferred(self) -> StartupRequested | None:
+        event, self._deferred = self._deferred, None
+        return event
 
     def _note_encryption_request(self, request: type) -> None:
         if request in self._encryption_requests:
@@ -495,27 +276,6 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         if self._buffer:
             raise ProtocolViolationError("received data after a request for encryption")
         self._encryption_requests.add(request)
-
-    def _on_startup(self, startup: messages.StartupMessage) -> Event[PlanT, CursorT]:
-        parameters = dict(startup.parameters)
-        unknown = [name for name in parameters if name.startswith(_OPTION_PREFIX)]
-        for name in unknown:
-            del parameters[name]
-        user = parameters.pop("user", "")
-        database = parameters.pop("database", "") or user
-        if not user:
-            raise ProtocolViolationError(
-                "no PostgreSQL user name specified in startup packet", INVALID_AUTHORIZATION
-            )
-        if parameters.pop("replication", "").lower() not in _NO_REPLICATION:
-            raise ProtocolViolationError("replication is not supported", FEATURE_NOT_SUPPORTED)
-        parameters = {**_settings_in_options(parameters.pop("options", "")), **parameters}
-        self._state = _State.AUTHENTICATION
-        event = StartupRequested(user, database, parameters)
-        if startup.minor_version == 0 and not unknown:
-            return event
-        self._deferred = event
-        return Reply(messages.negotiate_protocol_version(unknown))
 
     # Answers to the first messages
 
@@ -600,8 +360,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             return None
         match message:
             case messages.SimpleQuery(text):
-                self._drop_statement("")
-                self._drop_portal("")
+                self._named.drop_statement("")
+                self._named.drop_portal("")
                 return StatementRequested(text)
             case messages.FunctionCall():
                 diagnostic = Diagnostic(FEATURE_NOT_SUPPORTED, "function calls are not supported")
@@ -627,85 +387,30 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
     def _on_extended_message(
         self, message: messages.FrontendMessage
     ) -> Event[PlanT, CursorT] | None:
+        named = self._named
         match message:
             case messages.Parse(name, text, parameter_types):
-                self._check_new_statement(name, text)
+                named.check_new(name, text)
                 return ParseRequested(name, text, parameter_types)
             case messages.Bind():
-                return self._on_bind(message)
+                statement, parameters, size = named.read_bind(message)
+                self._bind = message.result_formats, size
+                return BindRequested(message.portal, statement, parameters)
             case messages.Describe(is_portal, name):
                 if is_portal:
-                    return DescribePortalRequested(self._portal(name))
-                return DescribeStatementRequested(self._statement(name))
+                    return DescribePortalRequested(named.find_portal(name))
+                return DescribeStatementRequested(named.find_statement(name))
             case messages.Execute(name, row_limit):
-                return ExecuteRequested(self._portal(name), row_limit)
+                return ExecuteRequested(named.find_portal(name), row_limit)
             case messages.Close(is_portal, name):
                 if is_portal:
-                    self._drop_portal(name)
+                    named.drop_portal(name)
                 else:
-                    self._drop_statement(name)
+                    named.drop_statement(name)
                 return Reply(messages.CLOSE_COMPLETE)
             case _:
                 # Flush: answers are written at once. Data of a COPY: the rest of a refused one.
                 return None
-
-    def _check_new_statement(self, name: str, text: str) -> None:
-        _check_name(name)
-        if name and name in self._statements:
-            raise _StatementFailedError(
-                DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{name}" already exists'
-            )
-        if not name:
-            self._drop_statement("")
-        if (
-            len(self._statements) >= MAX_PREPARED_STATEMENTS
-            or self._statements_size + len(text) > self._max_message_size
-        ):
-            raise _StatementFailedError(
-                CONFIGURATION_LIMIT_EXCEEDED, "this connection has too many prepared statements"
-            )
-
-    def _on_bind(self, bind: messages.Bind) -> Event[PlanT, CursorT]:
-        statement = self._statement(bind.statement)
-        types = statement.parameter_types
-        if len(bind.parameters) != len(types):
-            raise _StatementFailedError(
-                PROTOCOL_VIOLATION,
-                f"bind message supplies {len(bind.parameters)} parameters, but prepared statement"
-                f' "{statement.name}" requires {len(types)}',
-            )
-        _check_name(bind.portal)
-        if bind.portal and bind.portal in self._portals:
-            raise _StatementFailedError(DUPLICATE_CURSOR, f'cursor "{bind.portal}" already exists')
-        if not bind.portal:
-            self._drop_portal("")
-        size = sum(len(one) for one in bind.parameters if one is not None)
-        if len(self._portals) >= MAX_PORTALS or self._portals_size + size > self._max_message_size:
-            raise _StatementFailedError(
-                CONFIGURATION_LIMIT_EXCEEDED, "this connection has too many portals"
-            )
-        try:
-            formats = _formats_of_all(
-                bind.parameter_formats, len(types), "parameter formats", "parameters"
-            )
-            parameters = decode_parameters(bind.parameters, types, formats)
-        except FormatError as error:
-            raise _StatementFailedError(error.sqlstate, str(error)) from None
-        self._bind = bind.result_formats, size
-        return BindRequested(bind.portal, statement, parameters)
-
-    def _statement(self, name: str) -> PreparedStatement[PlanT]:
-        statement = self._statements.get(name)
-        if statement is None:
-            shown = f'prepared statement "{name}"' if name else "unnamed prepared statement"
-            raise _StatementFailedError(INVALID_SQL_STATEMENT_NAME, f"{shown} does not exist")
-        return statement
-
-    def _portal(self, name: str) -> Portal[PlanT, CursorT]:
-        portal = self._portals.get(name)
-        if portal is None:
-            raise _StatementFailedError(INVALID_CURSOR_NAME, f'portal "{name}" does not exist')
-        return portal
 
     # Answers to statements
 
@@ -719,7 +424,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
 
     def _ready(self) -> bytes:
         if self.transaction_status is TransactionStatus.IDLE:
-            self._drop_portals()
+            self._named.drop_portals()
         return messages.ready_for_query(self.transaction_status)
 
     def fail(self, diagnostic: Diagnostic) -> bytes:
@@ -751,9 +456,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         assert isinstance(parsed, ParseRequested)  # noqa: S101 - for the type checker
         given = dict(enumerate(parsed.parameter_types))
         types = tuple(given.get(place) or found for place, found in enumerate(parameter_types))
-        statement = PreparedStatement(parsed.name, parsed.text, types, plan)
-        self._statements[parsed.name] = statement
-        self._statements_size += len(parsed.text)
+        self._named.add_statement(PreparedStatement(parsed.name, parsed.text, types, plan))
         return messages.PARSE_COMPLETE
 
     def complete_bind(self, cursor: CursorT) -> bytes:
@@ -765,8 +468,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         bound = self._answer(BindRequested)
         assert isinstance(bound, BindRequested)  # noqa: S101 - for the type checker
         formats, size = self._bind
-        self._portals[bound.portal] = Portal(bound.portal, bound.statement, formats, size, cursor)
-        self._portals_size += size
+        self._named.add_portal(Portal(bound.portal, bound.statement, formats, size, cursor))
         return messages.BIND_COMPLETE
 
     def complete_describe(self, columns: Sequence[ResultColumn] | None) -> bytes:
@@ -815,12 +517,9 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             False if there is no statement of this name.
         """
         if name is None:
-            self._statements.clear()
-            self._statements_size = 0
+            self._named.drop_statements()
             return True
-        found = name in self._statements
-        self._drop_statement(name)
-        return found
+        return self._named.drop_statement(name)
 
     def add_portal(self, name: str, plan: PlanT, cursor: CursorT) -> None:
         """Make a cursor that a statement has declared known as a portal, until portals end.
@@ -832,9 +531,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             plan: the plan of the portal's statement.
             cursor: the portal's own object.
         """
-        self._drop_portal(name)
         statement: PreparedStatement[PlanT] = PreparedStatement("", "", (), plan)
-        self._portals[name] = Portal(name, statement, (), 0, cursor)
+        self._named.add_portal(Portal(name, statement, (), 0, cursor))
 
     def _answer(self, *expected: type) -> Event[PlanT, CursorT]:
         """Take the unanswered event, which must be one of these types."""
@@ -843,60 +541,3 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             raise ProtocolMisuseError(f"no answer to {type(event).__name__}")
         self._unanswered = None
         return event
-
-    def _drop_statement(self, name: str) -> None:
-        statement = self._statements.pop(name, None)
-        if statement is not None:
-            self._statements_size -= len(statement.text)
-
-    def _drop_portal(self, name: str) -> None:
-        portal = self._portals.pop(name, None)
-        if portal is not None:
-            self._portals_size -= portal.size
-            self._release(portal)
-
-    def _drop_portals(self) -> None:
-        for name in list(self._portals):
-            self._drop_portal(name)
-
-
-def _check_name(name: str) -> None:
-    if len(name) > MAX_NAME_LENGTH:
-        raise _StatementFailedError(NAME_TOO_LONG, "the name is too long")
-
-
-def _formats_of_all(
-    formats: tuple[int, ...], count: int, formats_name: str, items_name: str
-) -> tuple[int, ...]:
-    """Return one format for each of some items: none are all text, one is for all of them.
-
-    Raises:
-        FormatError: there is another number of formats.
-    """
-    if len(formats) <= 1:
-        return (formats or (TEXT_FORMAT,)) * count
-    if len(formats) != count:
-        raise FormatError(
-            PROTOCOL_VIOLATION,
-            f"bind message has {len(formats)} {formats_name} but {count} {items_name}",
-        )
-    return formats
-
-
-def _settings_in_options(options: str) -> dict[str, str]:
-    """Return the settings in the parameter "options": -c name=value and --name=value.
-
-    A space in a value has a backslash before it. Other options of PostgreSQL are ignored.
-    """
-    words = [re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL) for word in _WORD.findall(options)]
-    settings = {}
-    position = 0
-    while position < len(words):
-        word = words[position]
-        if word == "-c" and position + 1 < len(words):
-            position += 1
-            word += words[position]
-        if (match := _SETTING.fullmatch(word)) is not None:
-            settings[match[1].replace("-", "_")] = match[2]
-        position += 1
-    return settings

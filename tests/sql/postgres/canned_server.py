@@ -18,9 +18,7 @@ from server.security.scram import (
 )
 from server.sql.postgres import errors, messages
 from server.sql.postgres.errors import Diagnostic, FormatError
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
-from server.sql.postgres.protocol import (
+from server.sql.postgres.events import (
     BindRequested,
     DescribePortalRequested,
     DescribeStatementRequested,
@@ -28,7 +26,6 @@ from server.sql.postgres.protocol import (
     ExecuteRequested,
     ParseRequested,
     PasswordGiven,
-    PostgresProtocol,
     ProtocolFailed,
     Reply,
     SaslContinued,
@@ -39,6 +36,9 @@ from server.sql.postgres.protocol import (
     Terminated,
     TlsRequested,
 )
+from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres.types import ResultColumn, columns_of_schema
 
 SETTINGS = {

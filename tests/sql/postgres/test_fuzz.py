@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from server.sql.postgres import types
 from server.sql.postgres.errors import Diagnostic
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
-from server.sql.postgres.protocol import (
+from server.sql.postgres.events import (
     BindRequested,
     DescribePortalRequested,
     DescribeStatementRequested,
     ExecuteRequested,
     ParseRequested,
     PasswordGiven,
-    PostgresProtocol,
     ProtocolFailed,
     Reply,
     SaslContinued,
@@ -29,6 +27,8 @@ from server.sql.postgres.protocol import (
     Terminated,
     TlsRequested,
 )
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres.types import ResultColumn
 from tests.sql.postgres import support
 from tests.sql.postgres.support import bind, close, describe, execute, message, parse, query, text

@@ -9,19 +9,14 @@ import pytest
 
 from server.sql.postgres import types
 from server.sql.postgres.errors import Diagnostic
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
-from server.sql.postgres.protocol import (
-    MAX_PREPARED_STATEMENTS,
-    MAX_READ_AHEAD,
+from server.sql.postgres.events import (
     BindRequested,
     DescribePortalRequested,
     DescribeStatementRequested,
     ExecuteRequested,
     ParseRequested,
     PasswordGiven,
-    PostgresProtocol,
     ProtocolFailed,
-    ProtocolMisuseError,
     Reply,
     SaslContinued,
     SaslStarted,
@@ -30,6 +25,13 @@ from server.sql.postgres.protocol import (
     SyncRequested,
     Terminated,
     TlsRequested,
+)
+from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.portals import MAX_PREPARED_STATEMENTS
+from server.sql.postgres.protocol import (
+    MAX_READ_AHEAD,
+    PostgresProtocol,
+    ProtocolMisuseError,
 )
 from server.sql.postgres.types import ResultColumn
 from tests.sql.postgres import support
