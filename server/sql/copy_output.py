@@ -9,19 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from server.sql.postgres import messages
 from server.sql.postgres.formats import (
-    ColumnFormat,
-    CopyMarks,
-    encode_copy_lines,
+    MAX_ENCODED_SIZE,
+    column_pieces,
     encode_data_rows,
+    is_large,
+)
+from server.sql.postgres.pieces import (
+    BINARY,
+    EMPTY,
+    ColumnFormat,
+    content_of,
+    fixed_width,
+    join_pieces,
+    value_lengths,
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from server.sql.postgres.types import ResultColumn
     from server.sql.query.statement import CopyFormat
 
@@ -29,6 +40,7 @@ _LENGTH: Final = Struct(">i")
 _ROW_HEAD: Final = 5
 """Bytes of a DataRow message before its content: its code and its length."""
 
+_COPY_HEAD: Final = np.dtype([("type", "S1"), ("length", ">i4")])
 _BINARY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _BINARY_END: Final = b"\xff\xff"
 
@@ -41,6 +53,61 @@ _ESCAPES: Final = {
     "\t": "\\t",
     "\v": "\\v",
 }
+
+
+class CopyMarks(NamedTuple):
+    """What separates the values of COPY in the formats text and csv.
+
+    Attributes:
+        delimiter: separates the values of a row.
+        null: stands for NULL.
+        special: finds bytes that have to be escaped or quoted.
+        quoted: whole values that have to be quoted.
+    """
+
+    delimiter: bytes
+    null: bytes
+    special: re.Pattern[bytes]
+    quoted: frozenset[bytes]
+
+
+def encode_copy_lines(
+    batch: pa.RecordBatch, columns: Sequence[ColumnFormat], marks: CopyMarks
+) -> bytes | None:
+    """Encode a record batch as CopyData messages, each with a line.
+
+    Returns:
+        None if a value has to be escaped or quoted, or the batch is too large: its values have to
+        be encoded one by one.
+    """
+    rows = batch.num_rows
+    if rows == 0 or is_large(batch):
+        return None
+    texts: list[pa.Array] = []
+    size = 0
+    for array, column in zip(batch.columns, columns, strict=True):
+        pieces = column_pieces(array, column)
+        values = pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, EMPTY)
+        content = content_of(values)
+        size += len(content)
+        if marks.special.search(content) is not None or size > MAX_ENCODED_SIZE:
+            return None
+        if marks.quoted:
+            in_quotes = pc.is_in(values, pa.array(list(marks.quoted), BINARY), skip_nulls=True)
+            if pc.any(in_quotes).as_py():
+                return None
+        texts.append(values)
+    lines = pc.binary_join_element_wise(
+        *texts,
+        pa.scalar(marks.delimiter, BINARY),
+        null_handling="replace",
+        null_replacement=marks.null,
+    )
+    end = pa.scalar(b"\n", BINARY)
+    head = np.empty(rows, _COPY_HEAD)
+    head["type"] = b"d"
+    head["length"] = value_lengths([lines, end]) + 4
+    return content_of(join_pieces([fixed_width(head), lines, end]))
 
 
 class CopyEncoder:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.formats import encode_data_rows
 from server.sql.postgres.messages import BINARY_FORMAT
+from server.sql.postgres.pieces import ColumnFormat
 from server.sql.row_cursor import RowCursor
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from server.sql.postgres.errors import (
     PROGRAM_LIMIT_EXCEEDED,
     FormatError,
 )
-from server.sql.postgres.formats import DAY_US, POSTGRES_EPOCH_DAYS, clock_text
+from server.sql.postgres.time_formats import DAY_US, POSTGRES_EPOCH_DAYS, clock_text
 from server.sql.postgres.types import (
     BOOL,
     BPCHAR,

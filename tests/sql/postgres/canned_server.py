@@ -36,8 +36,9 @@ from server.sql.postgres.events import (
     Terminated,
     TlsRequested,
 )
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.formats import encode_data_rows
 from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.pieces import ColumnFormat
 from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres.types import ResultColumn, columns_of_schema
 

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from server.sql.postgres import formats, types
+from server.sql.postgres import formats, nested_formats, types
 from server.sql.postgres.errors import FormatError
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.formats import encode_data_rows
+from server.sql.postgres.pieces import ColumnFormat
 from tests.sql.postgres.support import split
 
 UTC_TIMES = pa.timestamp("us", "UTC")
@@ -354,7 +355,7 @@ def test_lists_of_other_lengths_are_no_array(lists: list[Any], *, binary: bool) 
 
 
 def test_arrays_of_too_many_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_ENCODED_ELEMENTS", 3)
+    monkeypatch.setattr(nested_formats, "MAX_ENCODED_ELEMENTS", 3)
     with pytest.raises(FormatError, match="4 elements"):
         encoded(pa.array([[1, 2], [3, 4]]), 1016)
 

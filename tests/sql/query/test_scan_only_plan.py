@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.sql.flight.arrow_types import arrow_type
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.formats import encode_data_rows
+from server.sql.postgres.pieces import ColumnFormat
 from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine
 from server.sql.query.results import QueryColumn, QueryResult
