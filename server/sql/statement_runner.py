@@ -23,7 +23,7 @@ from server.sql.live.rows import LiveRows
 from server.sql.postgres import messages
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.messages import TEXT_FORMAT, TransactionStatus
-from server.sql.postgres.parameters import IntervalValue
+from server.sql.postgres.time_parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import (
     CONFIGURATION_LIMIT_EXCEEDED,

@@ -1,8 +1,4 @@
-"""Columns as pieces: arrays of bytes that make up the values of a column when they are joined.
-
-numeric, binary:  [8 bytes of header, 2 bytes per digit group]
-timestamptz:      ["2026-11-29 21:00:00", "+00"]
-"""
+"""Columns as pieces: arrays of bytes that make up the values of a column when they are joined."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from server.sql.postgres import types
 from server.sql.postgres.errors import FormatError
-from server.sql.postgres.parameters import IntervalValue, decode_parameter
+from server.sql.postgres.parameters import decode_parameter
+from server.sql.postgres.time_parameters import IntervalValue
 from server.sql.postgres.types import TYPES
 from tests.sql.postgres.test_formats import encoded
 from tests.support.chances import examples
