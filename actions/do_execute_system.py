@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from actions.child_process import kill, start_process
 from actions.module import Step, StepError
-from actions.options import required
-from config_schema.units import parse_interval
+from actions.options import fixed_interval_s, required
 from server.util.shell_quoting import shell_command
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from actions.step_options import StepOptions
 
 _DEFAULT_LIMIT: Final = "60s"
-_NANOSECONDS: Final = 1e9
 
 
 class DoExecuteSystem(Step):
@@ -40,7 +38,7 @@ class DoExecuteSystem(Step):
         super().__init__(options)
         command = required(options, "Command")
         self._command, self._variable_names = shell_command(command.parts, command.tail)
-        self._limit_s = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
+        self._limit_s = fixed_interval_s(options.get("Timeout") or _DEFAULT_LIMIT)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -19,8 +19,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from actions.child_process import kill, start_process
 from actions.module import ModuleProvisionError, Step, StepError
-from actions.options import template
-from config_schema.units import parse_interval
+from actions.options import fixed_interval_s, template
 
 if TYPE_CHECKING:
     from actions.context import ActionContext, VariableTemplate
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 _PROGRAM: Final = (sys.executable, "-m", "pipeline.cli", "--quiet")
 _DEFAULT_MASTER: Final = "local[*]"
 _DEFAULT_LIMIT: Final = "1h"
-_NANOSECONDS: Final = 1e9
 _END: Final = 4096
 """Bytes at the end of the output that are searched for its last line."""
 
@@ -44,7 +42,7 @@ class DoRunPipeline(Step):
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._job = options.get("Job") or ""
-        self._limit_s = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
+        self._limit_s = fixed_interval_s(options.get("Timeout") or _DEFAULT_LIMIT)
         self._process: subprocess.Popen[bytes] | None = None
         self._arguments: list[VariableTemplate] = []
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from actions.module import Step, StepError
-from actions.options import optional, quantity, required
-from config_schema.units import parse_count, parse_interval
+from actions.options import AgeOption, optional, quantity, required
+from config_schema.units import parse_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from actions.step_options import StepOptions
 
 
-_NANOSECONDS: Final = 1e9
 _JOURNALS: Final = (".journal", ".journal.gz")
 
 
@@ -61,7 +60,7 @@ class OldFiles(Step):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._age = required(options, "Age")
+        self._age = AgeOption(options)
         self._pattern = required(options, "Pattern")
         self._keep = optional(options, "Keep")
         self._count = optional(options, "Count")
@@ -83,7 +82,7 @@ class OldFiles(Step):
         keep, count = self._keep, self._count
         criteria = FileCriteria(
             pattern=self._pattern.expand_text(context),
-            min_age_s=quantity("Age", self._age, context, parse_interval) / _NANOSECONDS,
+            min_age_s=self._age.read_s(context),
             keep_count=None if keep is None else quantity("Keep", keep, context, parse_count),
             max_count=None if count is None else quantity("Count", count, context, parse_count),
         )

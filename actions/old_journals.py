@@ -7,11 +7,10 @@ Source: AMPS User Guide, Manage Transaction Log Journal Files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Step, StepError
-from actions.options import quantity, required
-from config_schema.units import parse_interval
+from actions.options import AgeOption
 from server.engine.maintenance.journal_retention import JournalAction
 from server.storage.journal import JournalError
 
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
-    from server.engine.maintenance.journal_retention import JournalAction
-
-
-_NANOSECONDS: Final = 1e9
 
 
 class OldJournals(Step):
@@ -37,7 +32,7 @@ class OldJournals(Step):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._age = required(options, "Age")
+        self._age = AgeOption(options)
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
@@ -49,7 +44,7 @@ class OldJournals(Step):
         Raises:
             StepError: the age is none, or there are no journals, or nowhere to archive them to.
         """
-        age_s = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
+        age_s = self._age.read_s(context)
         if self._services.journal_retention is None:
             raise StepError("there are no journals: the configuration has no TransactionLog")
         try:

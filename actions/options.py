@@ -6,17 +6,19 @@ can still be wrong.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from actions.context import ActionContext, VariableTemplate
 from actions.module import StepError
 from actions.value_escapes import TEMPLATES, TopicTemplate
-from config_schema.units import UnitError
+from config_schema.units import UnitError, parse_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actions.step_options import StepOptions
+
+_NANOSECONDS: Final = 1e9
 
 _OptionT = TypeVar("_OptionT")
 
@@ -60,3 +62,32 @@ def quantity(
         return parse(template.expand_text(context))
     except UnitError as error:
         raise StepError(f"{name}: {error}") from None
+
+
+def interval_s(name: str, template: VariableTemplate, context: ActionContext) -> float:
+    """Read an interval, in seconds; see `quantity`."""
+    return quantity(name, template, context, parse_interval) / _NANOSECONDS
+
+
+def fixed_interval_s(text: str) -> float:
+    """Return an interval that has no variables, in seconds."""
+    return parse_interval(text) / _NANOSECONDS
+
+
+class AgeOption:
+    """The option Age: how old something has to be for a step to process it.
+
+    Args:
+        options: the options of the step.
+    """
+
+    def __init__(self, options: StepOptions) -> None:
+        self._template: Final = required(options, "Age")
+
+    def read_s(self, context: ActionContext) -> float:
+        """Return the age in seconds.
+
+        Raises:
+            StepError: with the variables filled in it is no interval.
+        """
+        return interval_s("Age", self._template, context)

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Step, StepError
-from actions.options import quantity, required
-from config_schema.units import parse_interval
+from actions.options import AgeOption
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
-
-
-_NANOSECONDS: Final = 1e9
 
 
 class DoTruncateStatistics(Step):
@@ -33,7 +29,7 @@ class DoTruncateStatistics(Step):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._age = required(options, "Age")
+        self._age = AgeOption(options)
 
     def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
@@ -45,7 +41,7 @@ class DoTruncateStatistics(Step):
         Raises:
             StepError: the age is invalid, or the database cannot be written to.
         """
-        age_s = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
+        age_s = self._age.read_s(context)
         if self._services.statistics is None:
             return
         try:

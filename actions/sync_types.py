@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from actions.module import Step
-from actions.options import optional, quantity, required
-from config_schema.units import parse_interval
+from actions.options import AgeOption, interval_s, optional
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from server.replication.links.replication_state import ReplicationState
 
 
-_NANOSECONDS_IN_MICROSECOND: Final = 1000
-_NANOSECONDS: Final = 1e9
+_MICROSECONDS: Final = 1e6
 
 
 class ChangeSyncType(Step):
@@ -29,7 +27,7 @@ class ChangeSyncType(Step):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._age = required(options, "Age")
+        self._age = AgeOption(options)
         self._grace_period = optional(options, "GracePeriod")
 
     def provision(self, services: ActionServices) -> None:
@@ -53,13 +51,12 @@ class ChangeSyncType(Step):
         Raises:
             StepError: an interval is none.
         """
-        age_ns = quantity("Age", self._age, context, parse_interval)
-        grace_ns = 0
+        age_s, grace_s = self._age.read_s(context), 0.0
         if self._grace_period is not None:
-            grace_ns = quantity("GracePeriod", self._grace_period, context, parse_interval)
-        is_early = self._clock.steady() < self._started_s + grace_ns / _NANOSECONDS
+            grace_s = interval_s("GracePeriod", self._grace_period, context)
+        is_early = self._clock.steady() < self._started_s + grace_s
         if self._replication is not None and not is_early:
-            self.change_sync_types(self._replication, age_ns // _NANOSECONDS_IN_MICROSECOND)
+            self.change_sync_types(self._replication, round(age_s * _MICROSECONDS))
 
 
 class DoUpgradeReplication(ChangeSyncType):

@@ -11,11 +11,11 @@ Source: AMPS User Guide, On Message Condition Timeout; On Message State Change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from actions.messages import message_variables
+from actions.options import fixed_interval_s
 from actions.records import OnRecords
-from config_schema.units import parse_interval
 from server.storage.sow.records import to_seconds
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
 from server.topics.subscriptions.delivery.record_delivery import MATCH
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from config_schema.spec import Options
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
-
-
-_NANOSECONDS: Final = 1e9
 
 
 @dataclass(slots=True)
@@ -63,7 +60,7 @@ class OnTrackedRecords(OnRecords):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._duration_s = parse_interval(options.get("Duration") or "0s") / _NANOSECONDS
+        self._duration_s = fixed_interval_s(options.get("Duration") or "0s")
         self._tracked: dict[tuple[str, str], _TrackedRecord] = {}  # by topic and key, oldest first
         self._timed_out_keys: set[tuple[str, str]] = set()
         self._cancel_timer: Callable[[], None] | None = None
