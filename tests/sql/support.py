@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from tests.security.users import MODULES, write_users
 from tests.support.server import RunningServer, environment, free_port, running_server
 from tests.support.waiting import WAIT_SECONDS
 
@@ -51,6 +52,28 @@ ORDERS = [
     for number in range(50)
 ]
 PRICES = [{"symbol": "IBM", "bid": 120.5}, {"symbol": "MSFT", "bid": 410.25}]
+
+
+def user(name: str, *topics: str, logon: bool = True, admin: str = "") -> str:
+    """A user of a file of users, whose password is the name.
+
+    Args:
+        name: the name, one that `write_users` knows.
+        topics: the permissions for topics, as the file has them.
+        logon: whether the user may log on.
+        admin: the permissions for the admin interface.
+    """
+    lines = [f"[users.{name}]", f'password = "{name.upper()}"', f"logon = {str(logon).lower()}"]
+    lines += [f"topic = [{', '.join(topics)}]"] if topics else []
+    lines += [f"admin = [{admin}]"] if admin else []
+    return "\n".join(lines) + "\n"
+
+
+EVERYTHING = '{ topic = ".*", read = true, write = true }'
+"""The permission to read and write all topics."""
+
+ANN = user("ann", EVERYTHING)
+"""A user with this permission."""
 
 
 class SqlServer(NamedTuple):
@@ -99,6 +122,14 @@ class SqlServer(NamedTuple):
         )
 
 
+def with_users(directory: Path, users: str) -> str:
+    """Write a file of users; return the modules that check them, nothing without users."""
+    if not users:
+        return ""
+    write_users(directory, users)
+    return MODULES
+
+
 @contextmanager
 def sql_server(
     directory: Path,
@@ -107,9 +138,11 @@ def sql_server(
     transport_elements: str = "",
     transport_type: str = "tcp",
     topics: str = TOPICS,
+    users: str = "",
 ) -> Iterator[SqlServer]:
-    """A server with a transport for SQL."""
+    """A server with a transport for SQL; with `users`, a file of users checks passwords."""
     port = free_port()
     transport = TRANSPORT.format(port=port, type=transport_type, elements=transport_elements)
+    elements += with_users(directory, users)
     with running_server(directory, elements=topics + elements, transports=transport) as server:
         yield SqlServer(server, port)

@@ -11,8 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import SqlServer, sql_server
+from tests.sql.support import ANN, SqlServer, sql_server, user
 from tests.support.waiting import comes_true
 
 TOPICS = """
@@ -151,22 +150,11 @@ def test_other_moments_are_refused(
     assert bodies(sql, "SELECT _key, _body FROM loose AS OF now()") == {}
 
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [{ topic = "orders", read = "/kind = 'a'", select = "-/secret" }]
-"""
+USERS = ANN + user("bob", '{ topic = "orders", read = "/kind = \'a\'", select = "-/secret" }')
 
 
 def test_users_see_past_states_that_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with sql_server(tmp_path, topics=TOPICS, elements=MODULES) as sql:
+    with sql_server(tmp_path, topics=TOPICS, users=USERS) as sql:
         ann, bob = ({"user": name, "password": name} for name in ("ann", "bob"))
 
         def publish(*orders: dict[str, Any]) -> str:

@@ -19,31 +19,21 @@ from server.sql.statement_executor import MAX_OPEN_RESULTS
 from tests.admin.support import ask
 from tests.config_schema.test_compile_spec import compile_text
 from tests.security.test_http_services import self_signed
-from tests.security.users import MODULES, write_users
-from tests.sql.support import ORDERS, PRICES, SqlServer, sql_server
+from tests.sql.support import ANN, ORDERS, PRICES, SqlServer, sql_server, user
 from tests.support.server import amp_server, free_port
 from tests.support.waiting import comes_true
 
 ADMIN = "<Admin><InetAddr>127.0.0.1:{port}</InetAddr></Admin>"
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [
-    { topic = "orders", read = "/symbol = 'IBM'", select = "-/price" },
-    { topic = "positions", read = false },
-]
-
-[users.carol]
-password = "CAROL"
-logon = false
-"""
+USERS = (
+    ANN
+    + user(
+        "bob",
+        '{ topic = "orders", read = "/symbol = \'IBM\'", select = "-/price" }',
+        '{ topic = "positions", read = false }',
+    )
+    + user("carol", logon=False)
+)
 
 
 def test_a_server_without_topics_does_without_pandas(tmp_path: Path) -> None:
@@ -58,8 +48,7 @@ def test_a_server_without_topics_does_without_pandas(tmp_path: Path) -> None:
 
 
 def test_users_see_what_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with sql_server(tmp_path, elements=MODULES) as sql:
+    with sql_server(tmp_path, users=USERS) as sql:
         sql.publish("orders", *ORDERS, user_id="ann", pw="ann")
         sql.publish("prices", *PRICES, user_id="ann", pw="ann")
         everything = sql.psql(r"\dt", "SELECT count(*) FROM orders", user="ann", password="ann")
@@ -101,8 +90,9 @@ def test_users_see_what_they_may_read(tmp_path: Path) -> None:
 def test_names_of_hidden_fields_change_no_name_of_a_column(tmp_path: Path) -> None:
     """A field whose name differs in case from that of a visible one."""
     topic = '{ topic = "orders", read = true, select = "-/,+/id,+/symbol" }'
-    write_users(tmp_path, USERS.replace("logon = false", f"logon = true\ntopic = [{topic}]"))
-    with sql_server(tmp_path, elements=MODULES) as sql:
+    with sql_server(
+        tmp_path, users=USERS.replace("logon = false", f"logon = true\ntopic = [{topic}]")
+    ) as sql:
         record = {"id": 1, "Symbol": "hidden", "symbol": "IBM"}
         sql.publish("orders", record, user_id="ann", pw="ann")
         columns = "SELECT column_name FROM information_schema.columns WHERE column_name ~* '^symb'"

@@ -15,7 +15,7 @@ import pytest
 
 from tests.admin.support import Reply, ask, read
 from tests.security.users import MODULES, write_users
-from tests.sql.support import ORDERS, SqlServer, sql_server
+from tests.sql.support import EVERYTHING, ORDERS, SqlServer, sql_server, user
 from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
@@ -28,24 +28,15 @@ ADMIN: Final = """
 """
 ENDLESS: Final = "SELECT count(*) FROM generate_series(1, 100000000000) AS numbers(n)"
 
-USERS: Final = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-admin = [{ topic = "^/console", read = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [{ topic = "orders", read = "/qty > 400" }]
-admin = [{ topic = "^/console", read = true }]
-
-[users.carol]
-password = "CAROL"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-"""
+USERS = (
+    user("ann", EVERYTHING, admin='{ topic = "^/console", read = true }')
+    + user(
+        "bob",
+        '{ topic = "orders", read = "/qty > 400" }',
+        admin='{ topic = "^/console", read = true }',
+    )
+    + user("carol", EVERYTHING)
+)
 
 
 class Console(NamedTuple):

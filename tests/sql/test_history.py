@@ -14,8 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import SqlServer, sql_server
+from tests.sql.support import ANN, SqlServer, sql_server, user
 from tests.support.waiting import comes_true
 
 TOPICS = """
@@ -43,22 +42,11 @@ DURABILITY = {
 }
 PERSISTENT = TOPICS.format(durability=DURABILITY["persistent"])
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [{ topic = "orders", read = "/kind = 'a'", select = "-/secret" }]
-
-[users.carol]
-password = "CAROL"
-logon = true
-topic = [{ topic = "orders", read = true, select = "-/secret" }]
-"""
+USERS = (
+    ANN
+    + user("bob", '{ topic = "orders", read = "/kind = \'a\'", select = "-/secret" }')
+    + user("carol", '{ topic = "orders", read = true, select = "-/secret" }')
+)
 
 
 @pytest.fixture(scope="module")
@@ -214,8 +202,7 @@ def test_bounds_limit_what_is_read(sql: SqlServer) -> None:
 
 
 def test_users_see_what_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with sql_server(tmp_path, topics=PERSISTENT, elements=MODULES) as sql:
+    with sql_server(tmp_path, topics=PERSISTENT, users=USERS) as sql:
         orders = [
             {"id": number, "kind": "ab"[number % 2], "secret": number, "n": number}
             for number in range(6)

@@ -17,25 +17,15 @@ import asyncpg
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import TOPICS, SqlServer, sql_server
+from tests.sql.support import ANN, TOPICS, SqlServer, sql_server, user
 from tests.support.server import environment
 from tests.support.waiting import WAIT_SECONDS, comes_true
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [
-    { topic = "orders", read = "/symbol = 'IBM'", select = "-/price" },
-    { topic = "prices", read = true },
-]
-"""
+USERS = ANN + user(
+    "bob",
+    '{ topic = "orders", read = "/symbol = \'IBM\'", select = "-/price" }',
+    '{ topic = "prices", read = true }',
+)
 
 
 @pytest.fixture(scope="module")
@@ -342,8 +332,7 @@ def test_a_value_of_another_type_ends_it(sql: SqlServer) -> None:
 
 
 def test_users_follow_what_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with sql_server(tmp_path, elements=MODULES) as sql:
+    with sql_server(tmp_path, users=USERS) as sql:
         ann = {"user_id": "ann", "pw": "ann"}
         sql.publish("orders", order(1), order(2, "MSFT"), **ann)
         with sql.connect(user="bob", password="bob") as connection:

@@ -13,8 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import SqlServer, sql_server
+from tests.sql.support import ANN, SqlServer, sql_server, user
 from tests.sql.test_live import Reader
 
 TOPICS = """
@@ -45,20 +44,11 @@ TOPICS = """
 </TransactionLog>
 """
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [
-    { topic = "orders", read = "/s = 'a'", select = "-/n" },
-    { topic = "ticks", read = "/s = 'a'", select = "-/n" },
-]
-"""
+USERS = ANN + user(
+    "bob",
+    '{ topic = "orders", read = "/s = \'a\'", select = "-/n" }',
+    '{ topic = "ticks", read = "/s = \'a\'", select = "-/n" }',
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +159,7 @@ def test_the_past_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_users_see_what_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with sql_server(tmp_path, topics=TOPICS, elements=MODULES) as sql:
+    with sql_server(tmp_path, topics=TOPICS, users=USERS) as sql:
         ann = {"user_id": "ann", "pw": "ann"}
         change(sql, "orders", **ann)
         sql.publish("orders", {"id": 3, "n": 30, "s": "b"}, **ann)

@@ -10,8 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import SqlServer, sql_server
+from tests.sql.support import ANN, SqlServer, sql_server, user
 from tests.support.waiting import comes_true
 
 QUEUES = """
@@ -28,22 +27,11 @@ QUEUES = """
 </TransactionLog>
 """
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [{ topic = "work", read = "/kind = 'a'", select = "-/secret" }]
-
-[users.carol]
-password = "CAROL"
-logon = true
-topic = [{ topic = "jobs", read = true }]
-"""
+USERS = (
+    ANN
+    + user("bob", '{ topic = "work", read = "/kind = \'a\'", select = "-/secret" }')
+    + user("carol", '{ topic = "jobs", read = true }')
+)
 
 JOBS = [
     {"n": number, "kind": "ab"[number % 2], "secret": number * 100, "at": {"x": number / 2}}
@@ -122,8 +110,7 @@ def test_columns_are_widened(sql: SqlServer) -> None:
 
 
 def test_users_see_the_messages_that_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with sql_server(tmp_path, topics=QUEUES, elements=MODULES) as sql:
+    with sql_server(tmp_path, topics=QUEUES, users=USERS) as sql:
         sql.publish("jobs", *JOBS, user_id="ann", pw="ann")
         own = {"user": "bob", "password": "bob"}
         with sql.connect(**own) as connection:

@@ -9,21 +9,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import ORDERS, SqlServer, sql_server
+from tests.sql.support import ORDERS, SqlServer, sql_server, user
 from tests.support.waiting import wait_until
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [
-    { topic = "orders", read = true, write = "/id > 0" },
-    { topic = "prices", read = true },
-    { topic = "work", read = true, write = true },
-    { topic = "positions", read = true, write = true },
-]
-"""
+USERS = user(
+    "ann",
+    '{ topic = "orders", read = true, write = "/id > 0" }',
+    '{ topic = "prices", read = true }',
+    '{ topic = "work", read = true, write = true }',
+    '{ topic = "positions", read = true, write = true }',
+)
 TOPICS = """
 <SOW>
   <Topic>
@@ -52,8 +47,7 @@ TOPICS = """
 @pytest.fixture(scope="module")
 def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
     directory = tmp_path_factory.mktemp("functions")
-    write_users(directory, USERS)
-    with sql_server(directory, elements=MODULES, topics=TOPICS) as server:
+    with sql_server(directory, users=USERS, topics=TOPICS) as server:
         server.publish("orders", *ORDERS[1:], user_id="ann", pw="ann")
         yield server
 

@@ -13,7 +13,7 @@ import pytest
 from server.statistics.resources import RESOURCES
 from tests.admin.support import ask
 from tests.security.users import MODULES, write_users
-from tests.sql.support import ORDERS, SqlServer, sql_server
+from tests.sql.support import EVERYTHING, ORDERS, SqlServer, sql_server, user
 from tests.support.server import free_port
 from tests.support.waiting import comes_true
 
@@ -24,27 +24,16 @@ ADMIN = """
 </Admin>
 """
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-admin = [{ topic = "^/amps", read = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [{ topic = ".*", read = true }]
-admin = [
-    { topic = "^/amps/instance/sow", read = true },
-    { topic = "^/amps/instance/clients", read = false },
-]
-
-[users.carol]
-password = "CAROL"
-logon = true
-topic = [{ topic = ".*", read = true }]
-"""
+USERS = (
+    user("ann", EVERYTHING, admin='{ topic = "^/amps", read = true }')
+    + user(
+        "bob",
+        '{ topic = ".*", read = true }',
+        admin='{ topic = "^/amps/instance/sow", read = true },'
+        ' { topic = "^/amps/instance/clients", read = false }',
+    )
+    + user("carol", '{ topic = ".*", read = true }')
+)
 
 
 def admin(file: str = "stats.db", elements: str = "") -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from adbc_driver_flightsql import dbapi
 from pyarrow import flight
 
-from tests.sql.support import TOPICS, SqlServer
+from tests.sql.support import TOPICS, SqlServer, with_users
 from tests.support.server import free_port, running_server
 
 TRANSPORT = """
@@ -92,9 +92,11 @@ def flight_server(
     transport_elements: str = "",
     topics: str = TOPICS,
     scheme: str = "grpc",
+    users: str = "",
 ) -> Iterator[FlightServer]:
-    """A server with a transport for Flight SQL."""
+    """A server with a transport for Flight SQL; see `sql_server`."""
     port = free_port()
     transport = TRANSPORT.format(port=port, elements=transport_elements)
+    elements += with_users(directory, users)
     with running_server(directory, elements=topics + elements, transports=transport) as server:
         yield FlightServer(SqlServer(server, port), scheme)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tests.security.users import MODULES, USERS, write_users
+from tests.security.users import USERS
 from tests.sql.flight.support import FlightServer, field, flight_server, packed, query_command
 from tests.sql.support import ORDERS
 from tests.support.waiting import WAIT_SECONDS, comes_true
@@ -220,8 +220,7 @@ def _silent(over: threading.Event) -> Iterator[bytes]:
 
 
 def test_a_client_that_has_not_logged_on_can_send_little(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with flight_server(tmp_path, elements=MODULES) as server:
+    with flight_server(tmp_path, users=USERS) as server:
         with server.raw() as client:
             command = query_command("SELECT 1") + b"\0" * 4_000_000
             with pytest.raises(pa.ArrowException):

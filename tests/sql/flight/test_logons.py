@@ -14,28 +14,19 @@ from tests.admin.support import ask
 from tests.security.test_http_services import self_signed
 from tests.security.users import MODULES, write_users
 from tests.sql.flight.support import FlightServer, basic, bearer, flight_server, query_command
-from tests.sql.support import ORDERS, PRICES
+from tests.sql.support import ANN, ORDERS, PRICES, user
 from tests.support.server import free_port
 from tests.support.waiting import comes_true
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [
-    { topic = "orders", read = "/symbol = 'IBM'", select = "-/price" },
-    { topic = "positions", read = false },
-]
-
-[users.carol]
-password = "CAROL"
-logon = false
-"""
+USERS = (
+    ANN
+    + user(
+        "bob",
+        '{ topic = "orders", read = "/symbol = \'IBM\'", select = "-/price" }',
+        '{ topic = "positions", read = false }',
+    )
+    + user("carol", logon=False)
+)
 
 ACTIONS = 5
 
@@ -56,8 +47,7 @@ def names_of(connection: Any) -> list[str]:
 
 
 def test_users_see_what_they_may_read(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with flight_server(tmp_path, elements=MODULES) as server:
+    with flight_server(tmp_path, users=USERS) as server:
         publish(server)
         with server.connect("ann", "ann") as connection:
             assert names_of(connection) == ["orders", "positions", "prices"]
@@ -79,8 +69,7 @@ def test_users_see_what_they_may_read(tmp_path: Path) -> None:
 
 
 def test_wrong_credentials_are_refused_and_logged(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with flight_server(tmp_path, elements=MODULES) as server:
+    with flight_server(tmp_path, users=USERS) as server:
         for user, password in (("ann", "wrong"), ("nobody", "x"), ("carol", "carol")):
             with pytest.raises(adbc_driver_manager.Error, match="authentication failed for user"):
                 server.connect(user, password)
@@ -96,8 +85,7 @@ def test_wrong_credentials_are_refused_and_logged(tmp_path: Path) -> None:
 def test_a_token_stands_for_the_user_on_other_connections_until_the_session_is_closed(
     tmp_path: Path,
 ) -> None:
-    write_users(tmp_path, USERS)
-    with flight_server(tmp_path, elements=MODULES) as server:
+    with flight_server(tmp_path, users=USERS) as server:
         with server.raw() as client:
             _, header = client.authenticate_basic_token("ann", "ann")
         token = header.decode().removeprefix("Bearer ")
@@ -110,8 +98,7 @@ def test_a_token_stands_for_the_user_on_other_connections_until_the_session_is_c
 
 
 def test_users_that_share_a_connection_have_sessions_of_their_own(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with flight_server(tmp_path, elements=MODULES) as server, server.raw() as client:
+    with flight_server(tmp_path, users=USERS) as server, server.raw() as client:
         publish(server)
         command = flight.FlightDescriptor.for_command(query_command("SELECT count(*) FROM orders"))
         for user, count in (("ann", 50), ("bob", 25), ("ann", 50)):
@@ -122,8 +109,7 @@ def test_users_that_share_a_connection_have_sessions_of_their_own(tmp_path: Path
 
 
 def test_a_connection_is_closed_after_failed_logons(tmp_path: Path) -> None:
-    write_users(tmp_path, USERS)
-    with flight_server(tmp_path, elements=MODULES) as server, server.raw() as client:
+    with flight_server(tmp_path, users=USERS) as server, server.raw() as client:
         for attempt in range(4):
             with pytest.raises(flight.FlightUnauthenticatedError):
                 client.list_actions(basic("ann", f"wrong{attempt}"))

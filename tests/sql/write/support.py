@@ -54,12 +54,10 @@ MAX_CASES = 40
 
 
 @contextmanager
-def write_server(directory: Path, *, elements: str = "") -> Iterator[SqlServer]:
+def write_server(directory: Path, *, users: str = "") -> Iterator[SqlServer]:
     """A server with topics of several message types, and a transaction log."""
     cases = "\n".join(CASE_TOPIC.format(number=number) for number in range(MAX_CASES))
-    with sql_server(
-        directory, topics=TOPICS.replace("{cases}", cases), elements=elements
-    ) as server:
+    with sql_server(directory, topics=TOPICS.replace("{cases}", cases), users=users) as server:
         yield server
 
 

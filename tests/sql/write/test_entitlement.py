@@ -8,31 +8,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import SqlServer
+from tests.sql.support import ANN, SqlServer, user
 from tests.sql.write.support import bodies, write_server
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [
-    { topic = "orders", read = "/symbol = 'IBM'", write = "/symbol = 'IBM'", select = "-/secret" },
-    { topic = "lines", read = true },
-    { topic = "events", write = true, read = false },
-    { topic = "given", write = true, read = false },
-]
-
-[users.carol]
-password = "CAROL"
-logon = true
-topic = [{ topic = "orders", read = "/symbol = 'IBM'", write = true }]
-"""
+USERS = (
+    ANN
+    + user(
+        "bob",
+        '{ topic = "orders", read = "/symbol = \'IBM\'", write = "/symbol = \'IBM\'",'
+        ' select = "-/secret" }',
+        '{ topic = "lines", read = true }',
+        '{ topic = "events", write = true, read = false }',
+        '{ topic = "given", write = true, read = false }',
+    )
+    + user("carol", '{ topic = "orders", read = "/symbol = \'IBM\'", write = true }')
+)
 
 ROWS = [
     {"id": 1, "symbol": "IBM", "qty": 1, "secret": 10},
@@ -44,8 +34,7 @@ ROWS = [
 @pytest.fixture(scope="module")
 def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
     directory = tmp_path_factory.mktemp("sql")
-    write_users(directory, USERS)
-    with write_server(directory, elements=MODULES) as server:
+    with write_server(directory, users=USERS) as server:
         yield server
 
 

@@ -12,24 +12,14 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from tests.security.users import MODULES, write_users
-from tests.sql.support import SqlServer
+from tests.sql.support import ANN, SqlServer, user
 from tests.sql.write.support import bodies, write_server
 
-USERS = """
-[users.ann]
-password = "ANN"
-logon = true
-topic = [{ topic = ".*", read = true, write = true }]
-
-[users.bob]
-password = "BOB"
-logon = true
-topic = [
-    { topic = "orders", read = "/symbol = 'IBM'", write = true, select = "-/secret" },
-    { topic = "given", write = true, read = false },
-]
-"""
+USERS = ANN + user(
+    "bob",
+    '{ topic = "orders", read = "/symbol = \'IBM\'", write = true, select = "-/secret" }',
+    '{ topic = "given", write = true, read = false }',
+)
 
 
 @pytest.fixture(scope="module")
@@ -305,9 +295,8 @@ def test_sqlalchemy_fetches_what_the_server_computes(
 
 
 def test_only_records_and_fields_that_may_be_read_are_returned(tmp_path: Any) -> None:
-    write_users(tmp_path, USERS)
     with (
-        write_server(tmp_path, elements=MODULES) as server,
+        write_server(tmp_path, users=USERS) as server,
         server.connect(user="ann", password="ann") as ann,
         server.connect(user="bob", password="bob") as bob,
     ):
