@@ -30,6 +30,7 @@ from server.sql.client_log import (
     log_statement_failure,
     printable,
 )
+from server.sql.engine_thread import Post, make_post
 from server.sql.live.channels import NotificationQueue
 from server.sql.live.statements import LiveStatements
 from server.sql.postgres import messages
@@ -62,7 +63,7 @@ from server.sql.query.errors import (
     SqlError,
 )
 from server.sql.query.session import SqlSession
-from server.sql.services import CancelKey, Post, make_post
+from server.sql.services import CancelKey
 from server.sql.statement_executor import StatementExecutor
 from server.sql.statement_meter import StatementMeter
 from server.sql.statement_runner import (

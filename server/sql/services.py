@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.sql.query.execution import QueryEngine, QueryLimits
 from server.sql.statement_threads import StatementThreads
@@ -12,9 +11,6 @@ from server.sql.tables.catalogue import InstanceTables
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
-
-Post: TypeAlias = Callable[[Callable[[], None]], None]
-"""Schedules a call on the engine's thread."""
 
 
 class CancelKey(NamedTuple):
@@ -75,16 +71,3 @@ class SqlServices:
             return False
         cancel()
         return True
-
-
-def make_post() -> Post:
-    """Return a function that schedules a call on the running event loop, from any thread.
-
-    It raises RuntimeError when the loop is closed.
-    """
-    loop = asyncio.get_running_loop()
-
-    def post(call: Callable[[], None]) -> None:
-        loop.call_soon_threadsafe(call)
-
-    return post

@@ -23,8 +23,9 @@ from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from server.engine.session import Session
+    from server.sql.engine_thread import Post
     from server.sql.flight.statement_run import StatementRun
-    from server.sql.services import Post, SqlServices
+    from server.sql.services import SqlServices
     from server.sql.tables.statistics_table import StatisticsAccess
     from server.util.rate_limited_log import RateLimitedLog
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final, cast
 from amperage.wire.framing import FrameReader
 from server.engine.connection_context import ConnectionHandle
 from server.engine.pre_logon_limits import PreLogonConnection
+from server.sql.engine_thread import Post, make_post
 from server.sql.flight.client import FlightClient
 from server.sql.flight.errors import INVALID_AUTHORIZATION, TOO_MANY_CONNECTIONS
 from server.sql.flight.logon import CallCredentials, FlightLogon, with_token_user
 from server.sql.query.errors import QUERY_CANCELED, SqlError
-from server.sql.services import Post, make_post
 from server.sql.tables.statistics_table import NO_STATISTICS, StatisticsAccess
 from server.transports.connection import TransportConnection, TransportContext
 

@@ -6,11 +6,11 @@ They are called on worker threads, and do their work on the engine's thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.engine.commands.errors import CommandRefusedError
+from server.sql.engine_thread import Post, call_engine
 from server.sql.live.channels import MAX_CHANNELS, ChannelSink
 from server.sql.live.converter import convert_all, make_converter, message_converter
 from server.sql.live.feed import LiveFeed
@@ -33,7 +33,7 @@ from server.sql.query.errors import (
 from server.sql.query.statement import StatementKind
 from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import Metadata, body_column
-from server.sql.tables.errors import ColumnsWidenedError, ScanError
+from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.tables.history_rows import EntryFilter
 from server.sql.tables.record_test import make_record_test
 from server.sql.tables.row_conversion import MisfitError
@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
-_CALL_TIMEOUT_S: Final = 30.0
-"""Time limit for a call on the engine's thread."""
 
 _TOO_MANY_CHANNELS: Final = "53400"
 _DEFAULT_TYPE: Final = "json"
@@ -118,7 +116,7 @@ class LiveStatements:
         self,
         tables: SessionTables,
         session: Session,
-        post: Callable[[Callable[[], None]], None],
+        post: Post,
         notify: Callable[[bytes], None],
     ) -> None:
         self._tables: Final = tables
@@ -160,7 +158,9 @@ class LiveStatements:
         if plan is None:
             assert terms.topic is not None  # noqa: S101 - without a plan there is no query
             topic = terms.topic
-            output = self._call(lambda: self._follow_messages(topic, feed, subscribers))
+            output = call_engine(
+                self._post, lambda: self._follow_messages(topic, feed, subscribers)
+            )
             message_type = self._message_type(subscribers[0])
             messages = message_converter(message_type, output, terms)
             return LiveRows(
@@ -263,7 +263,7 @@ class LiveStatements:
     def _begin_records(self, plan: LivePlan, request: _PastRequest) -> _PastBegin:
         """Begin with the records of a topic at a moment."""
         log, cancellation, clock = request.log, request.cancellation, self._engine.clock
-        self._call(lambda: self._require_recorded(plan.request.table, request.log))
+        call_engine(self._post, lambda: self._require_recorded(plan.request.table, request.log))
         position = self._find_position(request)
         starts: list[tuple[int, HistoryPoint | None]] = []
         scan_plan, _ = self._tables.scan_live(
@@ -325,7 +325,7 @@ class LiveStatements:
         terms, log = request.terms, request.log
         assert terms.topic is not None  # noqa: S101 - without a plan there is no query
         name = terms.topic
-        topic, permit = self._call(lambda: self._find_past_messages(name, request))
+        topic, permit = call_engine(self._post, lambda: self._find_past_messages(name, request))
         message_type = self._engine.settings.message_types[topic.message_type]
         position = self._find_position(request)
         functions = self._engine.settings.functions
@@ -342,7 +342,9 @@ class LiveStatements:
             return live_start(log, request.feed, replay.last_s)
 
         converter = message_converter(message_type, body_column(message_type), terms)
-        return _PastBegin(converter, (), replay.changes(lambda: self._call(begin)), lambda _: None)
+        return _PastBegin(
+            converter, (), replay.changes(lambda: call_engine(self._post, begin)), lambda _: None
+        )
 
     def _find_position(self, request: _PastRequest) -> LogPosition:
         """Find the moment in the log, which is retained from there on."""
@@ -368,33 +370,14 @@ class LiveStatements:
         if statement.kind is StatementKind.UNLISTEN or topic is None:
             self.unlisten(topic)
         elif statement.kind is StatementKind.LISTEN:
-            self._call(lambda: self._listen(topic))
+            call_engine(self._post, lambda: self._listen(topic))
         else:
             body = (statement.value or "").encode()
-            self._call(lambda: self._publish(topic, body))
+            call_engine(self._post, lambda: self._publish(topic, body))
 
     def unlisten(self, topic: TopicName | None) -> None:
         """Notify the client of the messages of a topic no more; None for all topics."""
-        self._call(lambda: self._unlisten(topic))
-
-    def _call(self, call: Callable[[], _ResultT]) -> _ResultT:
-        """Call a function on the engine's thread."""
-        result: Future[_ResultT] = Future()
-
-        def run() -> None:
-            try:
-                result.set_result(call())
-            except Exception as error:
-                result.set_exception(error)
-
-        try:
-            self._post(run)
-        except RuntimeError:
-            raise ScanError("the instance is stopping") from None
-        try:
-            return result.result(_CALL_TIMEOUT_S)
-        except TimeoutError:
-            raise ScanError("the engine is busy: no answer in time") from None
+        call_engine(self._post, lambda: self._unlisten(topic))
 
     # ---- on the engine's thread
 

@@ -12,7 +12,6 @@ have columns of their own (`InstanceTables`).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -23,6 +22,8 @@ from config_schema.table_names import table_names
 from server.expressions import ExpressionError
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
+from server.sql.engine_thread import post_call, wait_for_engine
+from server.sql.query.lru_cache import LruCache
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
 from server.sql.statement_threads import blocking_wait
 from server.sql.tables.columns import (
@@ -35,7 +36,6 @@ from server.sql.tables.columns import (
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
-    ScanError,
     TableGoneError,
 )
 from server.sql.tables.history_table import (
@@ -97,9 +97,6 @@ _MICROSECONDS: Final = 1_000_000
 _SLICE_SECONDS: Final = 0.000_2
 _PERMIT_BATCH_SIZE: Final = 20
 
-_CALL_TIMEOUT_S: Final = 30.0
-"""Time limit for a list of tables."""
-
 
 class SessionTopic(NamedTuple):
     """A topic as a user sees it.
@@ -132,7 +129,7 @@ class InstanceTables:
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Final = engine
-        self._column_sets: OrderedDict[tuple[int, str, str], SourceColumns] = OrderedDict()
+        self._column_sets: Final = LruCache[tuple[int, str, str], SourceColumns](_MAX_COLUMN_SETS)
         self.history: Final = InstanceHistory(engine)
         self._sources: list[tuple[RecordSource, TableKind]] = []
         self._last_learned_s = 0.0
@@ -172,11 +169,7 @@ class InstanceTables:
                 if isinstance(source, QueueSource)
                 else TopicColumns(source, log, filter_, select)
             )
-            self._column_sets[key] = columns
-            if len(self._column_sets) > _MAX_COLUMN_SETS:
-                self._column_sets.popitem(last=False)
-        else:
-            self._column_sets.move_to_end(key)
+            self._column_sets.put(key, columns)
         return columns
 
     def may_learn_again(self) -> bool:
@@ -267,7 +260,7 @@ class SessionTables:
         scan_and_plans: Future[tuple[TopicScan, Sequence[ScanPlan]]] = Future()
         streams: dict[ScanRequest, HistoryStream] = {}
         points = {
-            as_of: find_point(engine, self._session.number, as_of, self._post_call)
+            as_of: find_point(engine, self._session.number, as_of, partial(post_call, self._post))
             for as_of in {request.as_of for request in requests}
             if as_of is not None
         }
@@ -297,7 +290,7 @@ class SessionTables:
             except Exception as error:
                 scan_and_plans.set_exception(error)
 
-        self._post_call(begin)
+        post_call(self._post, begin)
         try:
             with blocking_wait():
                 scan, plans = scan_and_plans.result()
@@ -394,7 +387,7 @@ class SessionTables:
             except Exception as error:
                 begun.set_exception(error)
 
-        self._post_call(begin)
+        post_call(self._post, begin)
         with blocking_wait():
             plan, scan = begun.result()
         if scan is None:
@@ -411,7 +404,7 @@ class SessionTables:
     def widen(self, columns: LearnedColumns, misfit: MisfitError) -> None:
         """Widen the columns of a topic, for values of other types; on a worker thread."""
         self.refresh()
-        self._post_call(partial(_widen, columns, misfit))
+        post_call(self._post, partial(_widen, columns, misfit))
 
     @property
     def max_bytes(self) -> int:
@@ -441,22 +434,14 @@ class SessionTables:
         """Allow scans again after `cancel`: the next query begins."""
         self._is_cancelled = False
 
-    def _post_call(self, call: Callable[[], None]) -> None:
-        try:
-            self._post(call)
-        except RuntimeError:
-            raise ScanError("the instance is stopping") from None
-
     def _wait(self, steps: Callable[[], Iterator[_ResultT | None]]) -> Sequence[_ResultT]:
         """Run steps in slices on the engine's thread; return their results that are not None."""
         task = _CollectTask(self._session.client_name, steps, self._instance_tables.engine)
-        self._post_call(task.start)
+        post_call(self._post, task.start)
         try:
-            with blocking_wait():
-                return task.results.result(_CALL_TIMEOUT_S)
-        except TimeoutError:
-            task.results.cancel()
-            raise ScanError("the engine is busy: no answer in time") from None
+            return wait_for_engine(task.results)
+        finally:
+            task.results.cancel()  # if it has not ended in time
 
     # ---- on the engine's thread
 

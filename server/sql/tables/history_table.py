@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -34,6 +33,7 @@ import pyarrow as pa
 from config_schema.table_names import table_names
 from server.expressions import ExpressionError
 from server.expressions.regex.budget import TooCostlyError
+from server.sql.query.lru_cache import LruCache
 from server.sql.query.tables import HISTORY_SCHEMA, Table, TableKind
 from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, body_column
 from server.sql.tables.errors import (
@@ -208,8 +208,8 @@ class InstanceHistory:
         self._topics_by_file: dict[int, frozenset[JournalTopic]] = {}
         self._found: dict[JournalTopic, None] = {}
         self._recorded: dict[JournalTopic, bool] = {}  # on the engine's thread
-        self._column_sets: OrderedDict[tuple[JournalTopic, str, str], HistoryColumns] = (
-            OrderedDict()
+        self._column_sets: Final = LruCache[tuple[JournalTopic, str, str], HistoryColumns](
+            _MAX_COLUMN_SETS
         )
 
     def discover(self) -> None:
@@ -283,11 +283,7 @@ class InstanceHistory:
                 columns = HistoryColumns(
                     topic, message_type, self.engine.log, permit, settings.functions
                 )
-                self._column_sets[key] = columns
-                if len(self._column_sets) > _MAX_COLUMN_SETS:
-                    self._column_sets.popitem(last=False)
-            else:
-                self._column_sets.move_to_end(key)
+                self._column_sets.put(key, columns)
         return columns
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from server.sql.engine_thread import Post, call_engine, post_call
 from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
@@ -25,7 +26,7 @@ from server.sql.query.errors import (
 from server.sql.query.results import Description
 from server.sql.query.statement import Statement
 from server.sql.query.tables import find_table
-from server.sql.tables.errors import ColumnsWidenedError, ScanError
+from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.returning_query import (
     Returning,
     ReturningQueries,
@@ -68,7 +69,6 @@ _MAX_ATTEMPTS: Final = 20
 """Executions of UPDATE or DELETE whose records other clients change meanwhile."""
 
 _MAX_PLANNED: Final = 3
-_CALL_TIMEOUT_S: Final = 30.0
 _SERIALIZATION_FAILURE: Final = "40001"
 
 
@@ -110,7 +110,7 @@ class StatementWriter:
         tables: SessionTables,
         settings: SqlSession,
         engine: QueryEngine,
-        post: Callable[[Callable[[], None]], None],
+        post: Post,
     ) -> None:
         self._session: Final = session
         self._tables: Final = tables
@@ -255,7 +255,7 @@ class StatementWriter:
             if not rows:
                 return
             task = WriteTask(self._session, _to_learn_from(write), rows, cancellation, returned)
-            self._post_call(task.start)
+            post_call(self._post, task.start)
             yield task.outcome
             outcome = task.outcome.result()
             total.count += outcome.count
@@ -299,7 +299,7 @@ class StatementWriter:
                 require_write_permission(session, target, target.topic)
             return target, None if target.table is None else tables.find_topic(target.table)
 
-        target, topic = self._call(describe)
+        target, topic = call_engine(self._post, describe)
         plan = plan_insert if write.kind is WriteKind.INSERT else plan_change
         return plan(statement, write, target, parameter_types, self._tables)._replace(topic=topic)
 
@@ -342,30 +342,6 @@ class StatementWriter:
             return list(limited(changes(write, result)))
         finally:
             result.close()
-
-    # ---- the engine's thread
-
-    def _call(self, work: Callable[[], _ResultT]) -> _ResultT:
-        """Do something on the engine's thread; return its result."""
-        result: Future[_ResultT] = Future()
-
-        def run() -> None:
-            try:
-                result.set_result(work())
-            except Exception as error:  # any error: the worker thread must not wait without end
-                result.set_exception(error)
-
-        self._post_call(run)
-        try:
-            return result.result(_CALL_TIMEOUT_S)
-        except TimeoutError:
-            raise ScanError("the engine is busy: no answer in time") from None
-
-    def _post_call(self, call: Callable[[], None]) -> None:
-        try:
-            self._post(call)
-        except RuntimeError:
-            raise ScanError("the instance is stopping") from None
 
 
 def _to_learn_from(write: WriteQuery) -> WriteTarget:

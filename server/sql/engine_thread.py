@@ -1,0 +1,75 @@
+"""Calls on the engine's thread, from worker threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeAlias, TypeVar
+
+from server.sql.statement_threads import blocking_wait
+from server.sql.tables.errors import ScanError
+
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""Schedules a call on the engine's thread."""
+
+_TIMEOUT_S: Final = 30.0
+"""Time for an answer of the engine."""
+
+_ResultT = TypeVar("_ResultT")
+
+
+def make_post() -> Post:
+    """Return a function that schedules a call on the running event loop, from any thread.
+
+    It raises RuntimeError when the loop is closed.
+    """
+    loop = asyncio.get_running_loop()
+
+    def post(call: Callable[[], None]) -> None:
+        loop.call_soon_threadsafe(call)
+
+    return post
+
+
+def post_call(post: Post, call: Callable[[], None]) -> None:
+    """Schedule a call.
+
+    Raises:
+        ScanError: the instance is stopping.
+    """
+    try:
+        post(call)
+    except RuntimeError:
+        raise ScanError("the instance is stopping") from None
+
+
+def call_engine(post: Post, work: Callable[[], _ResultT]) -> _ResultT:
+    """Do something on the engine's thread; return its result.
+
+    Raises:
+        ScanError: the instance is stopping, or is too busy.
+    """
+    result: Future[_ResultT] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except Exception as error:  # any error: the worker thread must not wait without end
+            result.set_exception(error)
+
+    post_call(post, run)
+    return wait_for_engine(result)
+
+
+def wait_for_engine(result: Future[_ResultT]) -> _ResultT:
+    """Wait for a result of the engine's thread; other statements run meanwhile.
+
+    Raises:
+        ScanError: the engine is too busy.
+    """
+    try:
+        with blocking_wait():
+            return result.result(_TIMEOUT_S)
+    except TimeoutError:
+        raise ScanError("the engine is busy: no answer in time") from None
