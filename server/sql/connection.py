@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -66,6 +65,7 @@ from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey
 from server.sql.statement_executor import StatementExecutor
 from server.sql.statement_meter import StatementMeter
+from server.sql.statement_output import OutputWindow
 from server.sql.statement_runner import (
     BoundStatement,
     StatementPlan,
@@ -90,8 +90,6 @@ if TYPE_CHECKING:
     from server.sql.sql_transport import SqlTransport
     from server.sql.statement_output import StatementOutput
 
-_MAX_UNREAD: Final = 2 * 1024 * 1024
-"""Bytes of output that the client has not read at which its statement is suspended."""
 
 _INVALID_AUTHORIZATION: Final = "28000"
 _INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
@@ -99,25 +97,6 @@ _ADMIN_SHUTDOWN: Final = "57P01"
 _TOO_MANY_CONNECTIONS: Final = "53300"
 
 _Protocol = PostgresProtocol[StatementPlan, BoundStatement]
-
-
-class _OutputWindow:
-    """Counts the output of a statement that the client has not read; for two threads."""
-
-    def __init__(self) -> None:
-        self._lock: Final = threading.Lock()
-        self._unread_bytes = 0
-
-    def add(self, size: int) -> bool:
-        """Count bytes that were posted; return whether there is room for more."""
-        with self._lock:
-            self._unread_bytes += size
-            return self._unread_bytes < _MAX_UNREAD
-
-    def remove(self, size: int) -> None:
-        """Count bytes that were read."""
-        with self._lock:
-            self._unread_bytes -= size
 
 
 _tls_handshakes: set[asyncio.Task[None]] = set()
@@ -148,7 +127,7 @@ class PostgresConnection(TransportConnection):
         self._is_running = False  # a worker thread runs it, or is about to
         self._wait: LiveWait | None = None  # what it waits for, while no thread runs it
         self._cancellation: Cancellation | None = None
-        self._window: Final = _OutputWindow()
+        self._window: Final = OutputWindow()
         self._arrived_bytes = 0  # posted output that has arrived here, and has not been read
         self._is_upgrading = False
         self._is_lost = False

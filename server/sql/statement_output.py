@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from server.sql.postgres.types import ResultColumn
+
+
+_MAX_UNREAD: Final = 2 * 1024 * 1024
+"""Bytes of output that the client has not read at which its statement is suspended."""
 
 
 class Output(NamedTuple):
@@ -39,6 +44,25 @@ Answer = Callable[[], bytes]
 """Answers an event; called on the event loop's thread."""
 StatementOutput = Generator[Output, None, Answer]
 """Yields the output of statements, and returns what ends it."""
+
+
+class OutputWindow:
+    """Counts the output of a statement that the client has not read; for two threads."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._unread_bytes = 0
+
+    def add(self, size: int) -> bool:
+        """Count bytes that were posted; return whether there is room for more."""
+        with self._lock:
+            self._unread_bytes += size
+            return self._unread_bytes < _MAX_UNREAD
+
+    def remove(self, size: int) -> None:
+        """Count bytes that were read."""
+        with self._lock:
+            self._unread_bytes -= size
 
 
 def send_rows(

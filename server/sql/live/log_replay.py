@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from server.expressions.regex.budget import TooCostlyError
 from server.sql.live.past_records import PastRecords, to_seconds
 from server.sql.tables.errors import InvalidFilterError, ScanError
-from server.sql.tables.history_table import wait_until_durable
+from server.sql.tables.history_stream import wait_until_durable
 from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnreadableError, LogSpan
 from server.storage.sow.records import Record
 

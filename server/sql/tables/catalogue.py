@@ -39,7 +39,6 @@ from server.sql.tables.errors import (
     TableGoneError,
 )
 from server.sql.tables.history_table import (
-    HistoryStream,
     InstanceHistory,
     SessionHistory,
     VisibleTopic,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.sql.query.tables import AsOf, Column, ScanRequest
+    from server.sql.tables.history_stream import HistoryStream
     from server.sql.tables.row_chunk import RowChunk
     from server.storage.sow.history import HistoryPoint
     from server.topics.record_source import RecordSource

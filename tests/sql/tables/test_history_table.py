@@ -19,7 +19,7 @@ from server.sql.tables.errors import (
     ScanCancelledError,
     TableGoneError,
 )
-from server.sql.tables.history_table import HistoryStream
+from server.sql.tables.history_stream import HistoryStream
 from tests.engine.limits import cut, matches
 from tests.engine.support import Core
 from tests.engine.test_limited_reads import BODIES, FILTERS, PERMITS, SELECTS
