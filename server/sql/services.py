@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.sql.query.execution import QueryEngine, QueryLimits
 from server.sql.statement_threads import StatementThreads
-from server.sql.tables.catalogue import InstanceTables
+from server.sql.tables.instance_tables import InstanceTables
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine

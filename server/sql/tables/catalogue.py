@@ -16,21 +16,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from config_schema.table_names import table_names
 from server.expressions import ExpressionError
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
 from server.sql.engine_thread import post_call, wait_for_engine
-from server.sql.query.lru_cache import LruCache
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
 from server.sql.statement_threads import blocking_wait
 from server.sql.tables.columns import (
     FieldColumn,
     LearnedColumns,
     Metadata,
-    TopicColumns,
     body_column,
 )
 from server.sql.tables.errors import (
@@ -39,13 +37,12 @@ from server.sql.tables.errors import (
     TableGoneError,
 )
 from server.sql.tables.history_table import (
-    InstanceHistory,
     SessionHistory,
     VisibleTopic,
 )
+from server.sql.tables.instance_tables import InstanceTables, SessionTopic, SourceColumns
 from server.sql.tables.key_filter import with_key_texts
 from server.sql.tables.past_states import check_history, find_point
-from server.sql.tables.queue_table import QueueColumns, QueueSource
 from server.sql.tables.row_conversion import MisfitError, to_arrow_table
 from server.sql.tables.scan import ScanPlan, TopicScan
 from server.sql.tables.statistics_table import (
@@ -55,11 +52,8 @@ from server.sql.tables.statistics_table import (
 )
 from server.storage.journal import JournalTopic
 from server.storage.sow.records import to_nanoseconds
-from server.storage.sow.topic_records import SowTopicRecords
-from server.topics.conflated_topic import ConflatedTopic
 from server.topics.subscriptions.delivery.presentation import SelectList
 from server.topics.subscriptions.entitlement_limits import permitted_filter
-from server.topics.view_topic import View
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
@@ -75,17 +69,9 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
-SourceColumns: TypeAlias = TopicColumns | QueueColumns
-"""The columns of a table that the record store or a queue answers for."""
-
-_MAX_COLUMN_SETS: Final = 2_000
-"""Sets of columns that are kept: one per topic, and one more per permitted filter and fields."""
 
 _MAX_LEARNED_AGAIN: Final = 32
 """Topics of which changed records are sampled again when tables are listed."""
-
-_RELEARN_SECONDS: Final = 1.0
-"""Minimum time between two such samples."""
 
 _LIST_LIFETIME_S: Final = 0.25
 """Seconds for which a session uses the same list of tables: clients send queries in a row."""
@@ -93,92 +79,8 @@ _LIST_LIFETIME_S: Final = 0.25
 _NO_RECORDS: Final = (TableKind.HISTORY, TableKind.STATISTICS)
 """Tables that are not read by a `TopicScan`."""
 
-_MICROSECONDS: Final = 1_000_000
 _SLICE_SECONDS: Final = 0.000_2
 _PERMIT_BATCH_SIZE: Final = 20
-
-
-class SessionTopic(NamedTuple):
-    """A topic as a user sees it.
-
-    Attributes:
-        source: the topic, or the queue.
-        permit: the user's permit to read it.
-        columns: its columns.
-        table: it as a table.
-        outputs: the columns of the table by name.
-    """
-
-    source: RecordSource
-    permit: Permit
-    columns: SourceColumns
-    table: Table
-    outputs: Mapping[str, FieldColumn | Metadata]
-
-
-class InstanceTables:
-    """The columns of the topics of an instance. All calls come from the engine's thread.
-
-    Args:
-        engine: the engine.
-
-    Attributes:
-        engine: the engine.
-        history: the topics of the transaction log.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine: Final = engine
-        self._column_sets: Final = LruCache[tuple[int, str, str], SourceColumns](_MAX_COLUMN_SETS)
-        self.history: Final = InstanceHistory(engine)
-        self._sources: list[tuple[RecordSource, TableKind]] = []
-        self._last_learned_s = 0.0
-
-    @property
-    def sources(self) -> Sequence[tuple[RecordSource, TableKind]]:
-        """The topics with records and the queues, and their kinds."""
-        if not self._sources:
-            known: set[tuple[str, str]] = set()
-            for source in self.engine.sow_registry.sources:
-                kind = _kind_of(source)
-                name = source.type_name, source.name
-                if kind is not None and name not in known:
-                    known.add(name)
-                    self._sources.append((source, kind))
-            self._sources += [(queue, TableKind.QUEUE) for queue in self._make_queue_sources()]
-        return self._sources
-
-    def _make_queue_sources(self) -> Iterator[QueueSource]:
-        engine = self.engine
-        for queue in engine.topics.queues or ():
-            assert engine.transaction_log is not None  # noqa: S101 - queues need it
-            yield QueueSource(
-                queue,
-                engine.transaction_log,
-                lambda: round(engine.clock.wall_offset_s * _MICROSECONDS),
-            )
-
-    def columns_of(self, source: RecordSource, permit: Permit) -> SourceColumns:
-        """Return the columns of a topic, as learned from the records that a permit covers."""
-        key = id(source), permit.filter_text, permit.select_text
-        columns = self._column_sets.get(key)
-        if columns is None:
-            log, filter_, select = self.engine.log, permit.filter, permit.select
-            columns = (
-                QueueColumns(source, log, filter_, select)
-                if isinstance(source, QueueSource)
-                else TopicColumns(source, log, filter_, select)
-            )
-            self._column_sets.put(key, columns)
-        return columns
-
-    def may_learn_again(self) -> bool:
-        """Return whether changed records may be sampled again now; if so, note the time."""
-        now = self.engine.clock.steady()
-        if now - self._last_learned_s < _RELEARN_SECONDS:
-            return False
-        self._last_learned_s = now
-        return True
 
 
 class _ListedTables(NamedTuple):
@@ -642,14 +544,6 @@ class _CollectTask(Generic[_ResultT]):
             with suppress(InvalidStateError):
                 self.results.set_exception(error)
         return False
-
-
-def _kind_of(source: RecordSource) -> TableKind | None:
-    if isinstance(source, SowTopicRecords):
-        return TableKind.TOPIC
-    if isinstance(source, View):
-        return TableKind.VIEW
-    return TableKind.CONFLATED if isinstance(source, ConflatedTopic) else None
 
 
 def _widen(columns: LearnedColumns, misfit: MisfitError) -> None:

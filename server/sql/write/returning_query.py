@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from server.sql.query.cancellation import Cancellation
     from server.sql.query.execution import QueryEngine
     from server.sql.query.session import SqlSession
-    from server.sql.tables.catalogue import SessionTopic
+    from server.sql.tables.instance_tables import SessionTopic
     from server.sql.write.write_target import WriteColumn, WriteTarget
     from server.storage.sow.records import Record
 

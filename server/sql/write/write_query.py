@@ -28,7 +28,8 @@ from server.storage.sow.keys.key_source import PublisherKeys
 
 if TYPE_CHECKING:
     from server.sql.query.tables import TableSource
-    from server.sql.tables.catalogue import SessionTables, SessionTopic
+    from server.sql.tables.catalogue import SessionTables
+    from server.sql.tables.instance_tables import SessionTopic
 
 _UNKNOWN_OIDS: Final = (0, 705)
 _BODY: Final = Metadata.BODY.value.name

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.message_types.select_list import FieldSelection
-    from server.sql.tables.catalogue import SessionTables, SessionTopic
+    from server.sql.tables.catalogue import SessionTables
+    from server.sql.tables.instance_tables import SessionTopic
 
 WRONG_OBJECT_TYPE: Final = "42809"
 _AMBIGUOUS_TABLE: Final = "42P09"

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from server.sql.query.execution import QueryEngine
     from server.sql.query.results import QueryColumn, QueryResult
     from server.sql.query.session import SqlSession
-    from server.sql.tables.catalogue import SessionTables, SessionTopic
+    from server.sql.tables.catalogue import SessionTables
+    from server.sql.tables.instance_tables import SessionTopic
 
 
 _MAX_ATTEMPTS: Final = 20

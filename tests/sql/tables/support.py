@@ -15,7 +15,8 @@ import pyarrow as pa
 from server.engine.connection_context import ConnectionHandle
 from server.security.permissions import ALL_PERMISSIONS, Permissions
 from server.sql.query.tables import ScanRequest, Table
-from server.sql.tables.catalogue import InstanceTables, SessionTables
+from server.sql.tables.catalogue import SessionTables
+from server.sql.tables.instance_tables import InstanceTables
 from tests.engine.support import Core, CorePeer
 from tests.support.waiting import WAIT_SECONDS
 

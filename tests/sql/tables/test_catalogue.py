@@ -15,8 +15,8 @@ from server.message_types.registry import create
 from server.security.permission_document import make_document
 from server.security.permissions import Permissions
 from server.sql.query.tables import TableKind
-from server.sql.tables.catalogue import InstanceTables
 from server.sql.tables.errors import TableGoneError
+from server.sql.tables.instance_tables import InstanceTables
 from tests.engine.limits import cut, matches
 from tests.engine.support import Core
 from tests.engine.test_limited_reads import BODIES, FILTERS, PERMITS, SELECTS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from server.sql.query.tables import LogBound, ScanRequest, Table, TableKind
-from server.sql.tables import history_table
+from server.sql.tables import history_stream, history_table
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
@@ -161,7 +161,7 @@ def test_columns_are_those_of_records_and_of_a_sample(
 
 
 def test_limits_end_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_table, "_BATCH_ENTRIES", 10)
+    monkeypatch.setattr(history_stream, "_BATCH_ENTRIES", 10)
     core = make_core(tmp_path)
     publish(core.log_on("publisher"), "orders", *({"id": id_} for id_ in range(100)))
     core.commit()
