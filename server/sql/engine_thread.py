@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeAlias, TypeVar
 
+from server.sql.query.errors import INTERNAL_ERROR, SqlError
 from server.sql.statement_threads import blocking_wait
-from server.sql.tables.errors import ScanError
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 """Schedules a call on the engine's thread."""
@@ -36,19 +36,19 @@ def post_call(post: Post, call: Callable[[], None]) -> None:
     """Schedule a call.
 
     Raises:
-        ScanError: the instance is stopping.
+        SqlError: the instance is stopping.
     """
     try:
         post(call)
     except RuntimeError:
-        raise ScanError("the instance is stopping") from None
+        raise SqlError(INTERNAL_ERROR, "the instance is stopping") from None
 
 
 def call_engine(post: Post, work: Callable[[], _ResultT]) -> _ResultT:
     """Do something on the engine's thread; return its result.
 
     Raises:
-        ScanError: the instance is stopping, or is too busy.
+        SqlError: the instance is stopping, or is too busy.
     """
     result: Future[_ResultT] = Future()
 
@@ -66,10 +66,10 @@ def wait_for_engine(result: Future[_ResultT]) -> _ResultT:
     """Wait for a result of the engine's thread; other statements run meanwhile.
 
     Raises:
-        ScanError: the engine is too busy.
+        SqlError: the engine is too busy.
     """
     try:
         with blocking_wait():
             return result.result(_TIMEOUT_S)
     except TimeoutError:
-        raise ScanError("the engine is busy: no answer in time") from None
+        raise SqlError(INTERNAL_ERROR, "the engine is busy: no answer in time") from None
