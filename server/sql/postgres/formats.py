@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from server.sql.postgres import types
 from server.sql.postgres.errors import (
     CANNOT_COERCE,
     FEATURE_NOT_SUPPORTED,
@@ -75,48 +76,7 @@ from server.sql.postgres.time_formats import (
     timestamp_text,
     timestamptz_text,
 )
-from server.sql.postgres.types import (
-    BOOL,
-    BPCHAR,
-    BYTEA,
-    CHAR,
-    CID,
-    DATE,
-    FLOAT4,
-    FLOAT8,
-    INT2,
-    INT2VECTOR,
-    INT4,
-    INT8,
-    INTERVAL,
-    JSON,
-    JSONB,
-    NAME,
-    NUMERIC,
-    OID,
-    OIDVECTOR,
-    RECORD,
-    REGCLASS,
-    REGNAMESPACE,
-    REGPROC,
-    REGPROCEDURE,
-    REGROLE,
-    REGTYPE,
-    TEXT,
-    TID,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    TYPES,
-    UNKNOWN,
-    UUID,
-    VARCHAR,
-    VOID,
-    XID,
-    is_list,
-    is_nested,
-    oid_of_arrow_type,
-)
+from server.sql.postgres.types import TYPES, is_list, is_nested, oid_of_arrow_type
 
 MAX_ENCODED_BATCH: Final = 128 * 1024 * 1024
 """Bytes of an Arrow batch that are encoded in one go: offsets in Arrow's arrays have 31 bits."""
@@ -296,7 +256,7 @@ def _text_of_any(array: pa.Array) -> list[Piece]:
     if pa.types.is_null(kind):
         return [array.cast(pa.string())]
     oid = oid_of_arrow_type(kind)
-    if oid in (TEXT, BYTEA):
+    if oid in (types.TEXT, types.BYTEA):
         return [array.cast(pa.string())]
     return column_pieces(array, ColumnFormat(oid))
 
@@ -308,7 +268,7 @@ def _json_text(array: pa.Array) -> list[Piece]:
     try:
         texts = [None if value is None else _encode_json(value) for value in values]
     except (TypeError, ValueError) as error:
-        raise FormatError(CANNOT_COERCE, f"a value has no JSON text: {error}") from None
+        raise FormatError(CANNOT_COERCE, f"a value has no types.JSON text: {error}") from None
     return [pa.array(texts, BINARY)]
 
 
@@ -515,42 +475,42 @@ _UNSIGNED_FORMAT: Final = _TypeFormat(pa.uint32(), _plain_text, big_endian)
 
 _FORMATS: Final[Mapping[int, _TypeFormat]] = MappingProxyType(
     {
-        BOOL: _TypeFormat(pa.bool_(), _bool_text, _bool_binary),
-        INT2: _TypeFormat(pa.int16(), _plain_text, big_endian),
-        INT4: _TypeFormat(pa.int32(), _plain_text, big_endian),
-        INT8: _TypeFormat(pa.int64(), _plain_text, big_endian),
-        OID: _UNSIGNED_FORMAT,
-        XID: _UNSIGNED_FORMAT,
-        CID: _UNSIGNED_FORMAT,
-        FLOAT4: _TypeFormat(pa.float32(), _float4_text, big_endian),
-        FLOAT8: _TypeFormat(pa.float64(), _float8_text, big_endian),
-        NUMERIC: _TypeFormat(None, _numeric_text, _numeric_binary),
-        TEXT: _TEXT_FORMAT,
-        VARCHAR: _TEXT_FORMAT,
-        BPCHAR: _TEXT_FORMAT,
-        NAME: _TEXT_FORMAT,
-        CHAR: _TEXT_FORMAT,
-        UNKNOWN: _TEXT_FORMAT,
-        TID: _TEXT_FORMAT,
-        JSON: _TypeFormat(None, _json_text, _json_text),
-        JSONB: _TypeFormat(None, _json_text, _jsonb_binary),
-        BYTEA: _TypeFormat(BINARY, _bytea_text, _text_of_any),
-        UUID: _TypeFormat(None, _uuid_text, _uuid_binary),
-        DATE: _TypeFormat(pa.date32(), date_text, date_binary),
-        TIME: _TypeFormat(pa.time64("us"), time_text, time_binary),
-        TIMESTAMP: _TypeFormat(pa.timestamp("us"), timestamp_text, timestamp_binary),
-        TIMESTAMPTZ: _TypeFormat(pa.timestamp("us"), timestamptz_text, timestamp_binary),
-        INTERVAL: _TypeFormat(pa.month_day_nano_interval(), interval_text, interval_binary),
-        REGPROC: _NAMED_OBJECT_FORMAT,
-        REGPROCEDURE: _NAMED_OBJECT_FORMAT,
-        REGCLASS: _NAMED_OBJECT_FORMAT,
-        REGTYPE: _NAMED_OBJECT_FORMAT,
-        REGNAMESPACE: _NAMED_OBJECT_FORMAT,
-        REGROLE: _NAMED_OBJECT_FORMAT,
-        INT2VECTOR: _TypeFormat(None, _vector_text, vector_binary(column_pieces, INT2)),
-        OIDVECTOR: _TypeFormat(None, _vector_text, vector_binary(column_pieces, OID)),
-        RECORD: _TypeFormat(None, _record_text, partial(record_binary, column_pieces)),
-        VOID: _TypeFormat(None, _void, _void),
+        types.BOOL: _TypeFormat(pa.bool_(), _bool_text, _bool_binary),
+        types.INT2: _TypeFormat(pa.int16(), _plain_text, big_endian),
+        types.INT4: _TypeFormat(pa.int32(), _plain_text, big_endian),
+        types.INT8: _TypeFormat(pa.int64(), _plain_text, big_endian),
+        types.OID: _UNSIGNED_FORMAT,
+        types.XID: _UNSIGNED_FORMAT,
+        types.CID: _UNSIGNED_FORMAT,
+        types.FLOAT4: _TypeFormat(pa.float32(), _float4_text, big_endian),
+        types.FLOAT8: _TypeFormat(pa.float64(), _float8_text, big_endian),
+        types.NUMERIC: _TypeFormat(None, _numeric_text, _numeric_binary),
+        types.TEXT: _TEXT_FORMAT,
+        types.VARCHAR: _TEXT_FORMAT,
+        types.BPCHAR: _TEXT_FORMAT,
+        types.NAME: _TEXT_FORMAT,
+        types.CHAR: _TEXT_FORMAT,
+        types.UNKNOWN: _TEXT_FORMAT,
+        types.TID: _TEXT_FORMAT,
+        types.JSON: _TypeFormat(None, _json_text, _json_text),
+        types.JSONB: _TypeFormat(None, _json_text, _jsonb_binary),
+        types.BYTEA: _TypeFormat(BINARY, _bytea_text, _text_of_any),
+        types.UUID: _TypeFormat(None, _uuid_text, _uuid_binary),
+        types.DATE: _TypeFormat(pa.date32(), date_text, date_binary),
+        types.TIME: _TypeFormat(pa.time64("us"), time_text, time_binary),
+        types.TIMESTAMP: _TypeFormat(pa.timestamp("us"), timestamp_text, timestamp_binary),
+        types.TIMESTAMPTZ: _TypeFormat(pa.timestamp("us"), timestamptz_text, timestamp_binary),
+        types.INTERVAL: _TypeFormat(pa.month_day_nano_interval(), interval_text, interval_binary),
+        types.REGPROC: _NAMED_OBJECT_FORMAT,
+        types.REGPROCEDURE: _NAMED_OBJECT_FORMAT,
+        types.REGCLASS: _NAMED_OBJECT_FORMAT,
+        types.REGTYPE: _NAMED_OBJECT_FORMAT,
+        types.REGNAMESPACE: _NAMED_OBJECT_FORMAT,
+        types.REGROLE: _NAMED_OBJECT_FORMAT,
+        types.INT2VECTOR: _TypeFormat(None, _vector_text, vector_binary(column_pieces, types.INT2)),
+        types.OIDVECTOR: _TypeFormat(None, _vector_text, vector_binary(column_pieces, types.OID)),
+        types.RECORD: _TypeFormat(None, _record_text, partial(record_binary, column_pieces)),
+        types.VOID: _TypeFormat(None, _void, _void),
     }
 )
 """The formats of all types but arrays, which follow from those of their elements."""

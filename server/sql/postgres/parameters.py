@@ -15,6 +15,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from server.sql.postgres import types
 from server.sql.postgres.errors import (
     CHARACTER_NOT_IN_REPERTOIRE,
     FEATURE_NOT_SUPPORTED,
@@ -38,41 +39,7 @@ from server.sql.postgres.time_parameters import (
     timestamptz_from_binary,
     timestamptz_from_text,
 )
-from server.sql.postgres.types import (
-    BOOL,
-    BPCHAR,
-    BYTEA,
-    CHAR,
-    CID,
-    DATE,
-    FLOAT4,
-    FLOAT8,
-    INT2,
-    INT4,
-    INT8,
-    INTERVAL,
-    JSON,
-    JSONB,
-    NAME,
-    NUMERIC,
-    OID,
-    REGCLASS,
-    REGNAMESPACE,
-    REGPROC,
-    REGPROCEDURE,
-    REGROLE,
-    REGTYPE,
-    TEXT,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    TYPES,
-    UNKNOWN,
-    UUID,
-    VARCHAR,
-    VOID,
-    XID,
-)
+from server.sql.postgres.types import TYPES
 
 MAX_ARRAY_DIMENSIONS: Final = 6  # as PostgreSQL
 MAX_NUMERIC_DIGITS: Final = 1000
@@ -442,7 +409,7 @@ def _array_from_binary(data: bytes, element: int) -> Value:
         return []
     if dimensions != 1:
         raise FormatError(FEATURE_NOT_SUPPORTED, "arrays of several dimensions as parameters")
-    if sent_element != element and UNKNOWN not in (element, sent_element):
+    if sent_element != element and types.UNKNOWN not in (element, sent_element):
         raise ValueError("wrong element type")
     if len(data) < _ARRAY_HEAD.size + _DIMENSION.size:
         raise ValueError("incorrect size")
@@ -467,42 +434,42 @@ def _array_from_binary(data: bytes, element: int) -> Value:
 
 
 _TEXT: Final = _Decoders(_same_text, _text)
-_LONG_TYPES: Final = (BYTEA, JSONB)
+_LONG_TYPES: Final = (types.BYTEA, types.JSONB)
 
 _DECODERS: Final[Mapping[int, _Decoders]] = MappingProxyType(
     {
-        BOOL: _Decoders(_bool_from_text, _bool_from_binary),
-        INT2: _integer_decoders("smallint", 2),
-        INT4: _integer_decoders("integer", 4),
-        INT8: _integer_decoders("bigint", 8),
-        OID: _integer_decoders("oid", 4, signed=False),
-        XID: _integer_decoders("xid", 4, signed=False),
-        CID: _integer_decoders("cid", 4, signed=False),
-        FLOAT4: _Decoders(_float4_from_text, _float4_from_binary),
-        FLOAT8: _Decoders(_float_from_text, _float8_from_binary),
-        NUMERIC: _Decoders(_numeric_from_text, _numeric_from_binary),
-        TEXT: _TEXT,
-        VARCHAR: _TEXT,
-        BPCHAR: _TEXT,
-        NAME: _TEXT,
-        CHAR: _TEXT,
-        UNKNOWN: _TEXT,
-        VOID: _TEXT,
-        JSON: _TEXT,
-        JSONB: _Decoders(_same_text, _jsonb_from_binary),
-        BYTEA: _Decoders(_bytea_from_text, _bytea_from_binary),
-        UUID: _Decoders(_uuid_from_text, _uuid_from_binary),
-        DATE: _Decoders(date_from_text, date_from_binary),
-        TIME: _Decoders(time_from_text, time_from_binary),
-        TIMESTAMP: _Decoders(timestamp_from_text, timestamp_from_binary),
-        TIMESTAMPTZ: _Decoders(timestamptz_from_text, timestamptz_from_binary),
-        INTERVAL: _Decoders(interval_from_text, interval_from_binary),
-        REGPROC: _named_object_decoders("regproc"),
-        REGPROCEDURE: _named_object_decoders("regprocedure"),
-        REGCLASS: _named_object_decoders("regclass"),
-        REGTYPE: _named_object_decoders("regtype"),
-        REGNAMESPACE: _named_object_decoders("regnamespace"),
-        REGROLE: _named_object_decoders("regrole"),
+        types.BOOL: _Decoders(_bool_from_text, _bool_from_binary),
+        types.INT2: _integer_decoders("smallint", 2),
+        types.INT4: _integer_decoders("integer", 4),
+        types.INT8: _integer_decoders("bigint", 8),
+        types.OID: _integer_decoders("oid", 4, signed=False),
+        types.XID: _integer_decoders("xid", 4, signed=False),
+        types.CID: _integer_decoders("cid", 4, signed=False),
+        types.FLOAT4: _Decoders(_float4_from_text, _float4_from_binary),
+        types.FLOAT8: _Decoders(_float_from_text, _float8_from_binary),
+        types.NUMERIC: _Decoders(_numeric_from_text, _numeric_from_binary),
+        types.TEXT: _TEXT,
+        types.VARCHAR: _TEXT,
+        types.BPCHAR: _TEXT,
+        types.NAME: _TEXT,
+        types.CHAR: _TEXT,
+        types.UNKNOWN: _TEXT,
+        types.VOID: _TEXT,
+        types.JSON: _TEXT,
+        types.JSONB: _Decoders(_same_text, _jsonb_from_binary),
+        types.BYTEA: _Decoders(_bytea_from_text, _bytea_from_binary),
+        types.UUID: _Decoders(_uuid_from_text, _uuid_from_binary),
+        types.DATE: _Decoders(date_from_text, date_from_binary),
+        types.TIME: _Decoders(time_from_text, time_from_binary),
+        types.TIMESTAMP: _Decoders(timestamp_from_text, timestamp_from_binary),
+        types.TIMESTAMPTZ: _Decoders(timestamptz_from_text, timestamptz_from_binary),
+        types.INTERVAL: _Decoders(interval_from_text, interval_from_binary),
+        types.REGPROC: _named_object_decoders("regproc"),
+        types.REGPROCEDURE: _named_object_decoders("regprocedure"),
+        types.REGCLASS: _named_object_decoders("regclass"),
+        types.REGTYPE: _named_object_decoders("regtype"),
+        types.REGNAMESPACE: _named_object_decoders("regnamespace"),
+        types.REGROLE: _named_object_decoders("regrole"),
     }
 )
 """The decoders of all types but arrays, which follow from those of their elements."""
