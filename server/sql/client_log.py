@@ -9,7 +9,7 @@ from server.sql.query.errors import CRASH_SHUTDOWN, OUT_OF_MEMORY, QUERY_CANCELE
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.security.authentication import Admission
-    from server.sql.statement_meter import SlowStatement
+    from server.sql.statement_meter import SlowStatement, StatementMeter
 
 MAX_NAME_LENGTH: Final = 200
 """Characters of an application's name that become part of the client's name."""
@@ -48,9 +48,38 @@ def complete_logon(
     engine.client_status.publish("logon", session, client_address=session.address)
 
 
-def log_statement_failure(
-    session: Session, sqlstate: str, message: str, defect: Exception | None
+def note_input(session: Session) -> None:
+    """Note that the client has sent something now."""
+    clock = session.engine.clock
+    session.last_input_s = clock.now()
+    session.last_input_steady_s = clock.steady_unpaused()
+
+
+def end_statement(
+    session: Session,
+    meter: StatementMeter,
+    sqlstate: str | None = None,
+    message: str = "",
+    defect: Exception | None = None,
 ) -> None:
+    """End the measurement of a statement, and log it if it was slow or operators need to know.
+
+    Args:
+        session: the client's session.
+        meter: measures it.
+        sqlstate: that of its error; None if it succeeded.
+        message: the text of the error.
+        defect: the exception, if it is one of the server's own.
+    """
+    duration_s, slow = meter.end(sqlstate)
+    session.query_seconds += duration_s
+    if slow is not None:
+        _log_slow_statement(session, slow, sqlstate)
+    if sqlstate is not None:
+        _log_failure(session, sqlstate, message, defect)
+
+
+def _log_failure(session: Session, sqlstate: str, message: str, defect: Exception | None) -> None:
     """Log the failure of a statement, if operators need to know of it.
 
     Args:
@@ -67,7 +96,7 @@ def log_statement_failure(
         session.log.emit("16-0037", client=session.client_name, reason=message)
 
 
-def log_slow_statement(session: Session, slow: SlowStatement, sqlstate: str | None) -> None:
+def _log_slow_statement(session: Session, slow: SlowStatement, sqlstate: str | None) -> None:
     """Log a statement that took long.
 
     Args:

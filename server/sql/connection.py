@@ -25,8 +25,8 @@ from amperage.wire.framing import FrameReader
 from server.engine.pre_logon_limits import PreLogonConnection
 from server.sql.client_log import (
     MAX_LOGGED,
-    log_slow_statement,
-    log_statement_failure,
+    end_statement,
+    note_input,
     printable,
 )
 from server.sql.engine_thread import Post, make_post
@@ -65,13 +65,12 @@ from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey
 from server.sql.statement_executor import StatementExecutor
 from server.sql.statement_meter import StatementMeter
-from server.sql.statement_output import OutputWindow
+from server.sql.statement_output import OutputWindow, to_diagnostic
 from server.sql.statement_runner import (
     BoundStatement,
     StatementPlan,
     StatementRunner,
     query_values,
-    to_diagnostic,
 )
 from server.sql.tables.catalogue import SessionTables
 from server.sql.write.writer import StatementWriter
@@ -91,8 +90,6 @@ if TYPE_CHECKING:
     from server.sql.statement_output import StatementOutput
 
 
-_INVALID_AUTHORIZATION: Final = "28000"
-_INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
 _ADMIN_SHUTDOWN: Final = "57P01"
 _TOO_MANY_CONNECTIONS: Final = "53300"
 
@@ -160,8 +157,7 @@ class PostgresConnection(TransportConnection):
         if session is None or not session.is_open:
             return
         session.input.bytes_in += len(data)
-        session.last_input_s = self._engine.clock.now()
-        session.last_input_steady_s = self._engine.clock.steady_unpaused()
+        note_input(session)
         self._protocol.feed(data)
         if session.pre_logon_connection is not None:
             session.pre_logon_connection.update_unfinished_bytes(self._protocol.buffered_size)
@@ -531,16 +527,13 @@ class PostgresConnection(TransportConnection):
         if self._is_lost or session is None or runner is None:
             self._release_all()
             return
-        sqlstate = None if diagnostic is None else diagnostic.sqlstate
-        duration_s, slow = self._meter.end(sqlstate)
-        session.query_seconds += duration_s
-        if slow is not None:
-            log_slow_statement(session, slow, sqlstate)
-        if diagnostic is not None:
+        if diagnostic is None:
+            end_statement(session, self._meter)
+        else:
+            end_statement(session, self._meter, diagnostic.sqlstate, diagnostic.message, defect)
             runner.on_error()
-            log_statement_failure(session, diagnostic.sqlstate, diagnostic.message, defect)
             self._write_out(self._protocol.fail(diagnostic))
-        elif answer is not None:
+        if answer is not None:
             self._write_out(answer())
         if self._notifications is not None:
             self._notifications.flush()

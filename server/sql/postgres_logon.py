@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from server.engine.commands.errors import CommandRefusedError
-from server.engine.commands.logon import admit
-from server.security.authentication import ChallengeLimit, LogonCredentials, LogonOrigin
-from server.sql.client_log import client_name_of, complete_logon
+from server.security.authentication import ChallengeLimit
+from server.sql.logon import INVALID_AUTHORIZATION, LogonAttempt, exchange_refused
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.events import (
     PasswordGiven,
@@ -17,15 +15,14 @@ from server.sql.postgres.events import (
     StartupRequested,
 )
 from server.sql.postgres.protocol import PostgresProtocol
+from server.sql.query.errors import SqlError
+from server.sql.statement_output import to_diagnostic
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.security.authentication import Admission
-    from server.security.deferred import AnswerFuture
     from server.sql.sql_transport import SqlTransport
 
-_INVALID_AUTHORIZATION: Final = "28000"
-_INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
 
 OnAdmitted = Callable[[bytes | None], None]
 """Called when the client is admitted, with the final message of SCRAM; None without it."""
@@ -40,7 +37,7 @@ class PostgresLogon:
         session: the client's session.
         write: sends bytes to the client.
         on_admitted: see `OnAdmitted`.
-        resume: called when the events of the protocol may go on, after a decision that took time.
+        resume: called when the events of the protocol may go on, after a decision.
 
     Attributes:
         is_secure: whether the connection is secured by TLS.
@@ -66,12 +63,12 @@ class PostgresLogon:
         self._resume: Final = resume
         self._startup: StartupRequested | None = None
         self._uses_scram = False
-        self._logon: Generator[AnswerFuture[Any], None, Admission] | None = None
+        self._attempt: LogonAttempt | None = None
 
     @property
     def is_pending(self) -> bool:
         """Whether a decision is awaited."""
-        return self._logon is not None
+        return self._attempt is not None and self._attempt.is_pending
 
     @property
     def user(self) -> str:
@@ -85,9 +82,8 @@ class PostgresLogon:
 
     def close(self) -> None:
         """End the logon: the connection is lost."""
-        if self._logon is not None:
-            self._logon.close()
-            self._logon = None
+        if self._attempt is not None:
+            self._attempt.abandon()
 
     def handle(self, event: StartupRequested | PasswordGiven | SaslStarted | SaslContinued) -> None:
         """Handle an event of the authentication."""
@@ -104,7 +100,7 @@ class PostgresLogon:
         if self._sql.tls.is_required and not self.is_secure:
             self._refuse(
                 Diagnostic(
-                    _INVALID_AUTHORIZATION,
+                    INVALID_AUTHORIZATION,
                     "this transport requires TLS",
                     hint="Connect with sslmode=require.",
                 )
@@ -126,61 +122,26 @@ class PostgresLogon:
         self._write(self._protocol.request_sasl(binds_channel=bool(binding)))
 
     def _log_on(self, password: str) -> None:
-        session, startup = self._session, self._startup
+        startup = self._startup
         assert startup is not None  # noqa: S101 - it precedes the password
-        context = session.connection_context
-        client_name = client_name_of(session, startup.parameters.get("application_name", ""))
-        message_type = context.message_type or ""
-        origin = LogonOrigin(
-            context.transport,
-            session.address,
-            client_name,
-            "",
-            context.certificate_user,
-            session.connection_name,
-            message_type,
+        application = startup.parameters.get("application_name", "")
+        self._attempt = LogonAttempt(
+            self._session, startup.user, password, application, self._end_attempt
         )
-        self._logon = admit(
-            session, LogonCredentials(startup.user, password, explicit=True, origin=origin)
-        )
-        self._continue(client_name, message_type)
+        self._attempt.advance()
 
-    def _continue(self, client_name: str, message_type: str) -> None:
-        """Take a step of the logon; go on when the decision has been made."""
-        session, logon = self._session, self._logon
-        if logon is None or not session.is_open:
+    def _end_attempt(self, decision: Admission | SqlError) -> None:
+        """Admit or refuse the client, or pass on the challenge of SCRAM."""
+        if not self._session.is_open:
             return
-        try:
-            pending = next(logon)
-        except StopIteration as end:
-            self._logon = None
-            admission = cast("Admission", end.value)
-            if admission.challenge is None:
-                complete_logon(session, admission, client_name, message_type)
-                self._on_admitted(_encoded(admission.token) if self._uses_scram else None)
-            elif self._uses_scram:
-                self._write(self._protocol.continue_sasl(_encoded(admission.challenge.password)))
-            else:
-                self._refuse(
-                    Diagnostic(
-                        _INVALID_AUTHORIZATION,
-                        "the authentication module wants an exchange that this protocol lacks",
-                    )
-                )
-        except CommandRefusedError as error:
-            self._logon = None
-            self._refuse(
-                Diagnostic(
-                    _INVALID_PASSWORD,
-                    f'authentication failed for user "{self.user}"',
-                    detail=error.detail,
-                )
-            )
+        if isinstance(decision, SqlError):
+            self._refuse(to_diagnostic(decision))
+        elif decision.challenge is None:
+            self._on_admitted(_encoded(decision.token) if self._uses_scram else None)
+        elif self._uses_scram:
+            self._write(self._protocol.continue_sasl(_encoded(decision.challenge.password)))
         else:
-            pending.add_done_callback(lambda _: self._continue_later(client_name, message_type))
-
-    def _continue_later(self, client_name: str, message_type: str) -> None:
-        self._continue(client_name, message_type)
+            self._refuse(to_diagnostic(exchange_refused()))
         self._resume()
 
     def _refuse(self, diagnostic: Diagnostic) -> None:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
+from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.formats import encode_data_rows
 from server.sql.postgres.messages import BINARY_FORMAT
 from server.sql.postgres.pieces import ColumnFormat
+from server.sql.query.errors import SqlError
+from server.sql.result_columns import REVALIDATION, ResultChangedError
 from server.sql.row_cursor import RowCursor
 
 if TYPE_CHECKING:
@@ -93,3 +96,15 @@ def send_rows(
             continue
         yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
     return rows.taken - before
+
+
+def to_diagnostic(error: SqlError) -> Diagnostic:
+    """Return an error as the protocol sends it."""
+    return Diagnostic(
+        error.sqlstate,
+        error.message,
+        detail=error.detail or "",
+        hint=error.hint or "",
+        position=error.position or 0,
+        routine=REVALIDATION if isinstance(error, ResultChangedError) else "",
+    )

@@ -21,7 +21,6 @@ from server.sql.cursors import Cursors, OpenCursor
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
 from server.sql.postgres import messages
-from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.messages import TEXT_FORMAT, TransactionStatus
 from server.sql.postgres.time_parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
@@ -33,8 +32,6 @@ from server.sql.query.errors import (
 )
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.result_columns import (
-    REVALIDATION,
-    ResultChangedError,
     check_unchanged,
     to_result_columns,
 )
@@ -554,15 +551,3 @@ def _query_value(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_query_value(item) for item in value]
     return value
-
-
-def to_diagnostic(error: SqlError) -> Diagnostic:
-    """Return an error as the protocol sends it."""
-    return Diagnostic(
-        error.sqlstate,
-        error.message,
-        detail=error.detail or "",
-        hint=error.hint or "",
-        position=error.position or 0,
-        routine=REVALIDATION if isinstance(error, ResultChangedError) else "",
-    )

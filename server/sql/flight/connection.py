@@ -22,8 +22,9 @@ from server.engine.connection_context import ConnectionHandle
 from server.engine.pre_logon_limits import PreLogonConnection
 from server.sql.engine_thread import Post, make_post
 from server.sql.flight.client import FlightClient
-from server.sql.flight.errors import INVALID_AUTHORIZATION, TOO_MANY_CONNECTIONS
-from server.sql.flight.logon import CallCredentials, FlightLogon, with_token_user
+from server.sql.flight.errors import TOO_MANY_CONNECTIONS
+from server.sql.flight.logon import CallCredentials, with_token_user
+from server.sql.logon import INVALID_AUTHORIZATION, LogonAttempt, exchange_refused
 from server.sql.query.errors import QUERY_CANCELED, SqlError
 from server.sql.tables.statistics_table import NO_STATISTICS, StatisticsAccess
 from server.transports.connection import TransportConnection, TransportContext
@@ -31,6 +32,7 @@ from server.transports.connection import TransportConnection, TransportContext
 if TYPE_CHECKING:
     from server.engine.connection_context import ConnectionContext
     from server.engine.session import Session
+    from server.security.authentication import Admission
     from server.sql.flight.gateway import FlightGateway
     from server.sql.services import SqlServices
 
@@ -67,7 +69,7 @@ class _Logon:
     def __init__(self, session: Session) -> None:
         self.session: Final = session
         self.waiting: list[Future[FlightClient]] = []
-        self.exchange: FlightLogon | None = None
+        self.attempt: LogonAttempt | None = None
 
     def answer(self, result: FlightClient | SqlError) -> None:
         for future in self.waiting:
@@ -201,9 +203,10 @@ class FlightConnection(TransportConnection):
         """See `TransportConnection`."""
         self._is_lost = True
         self._end_pre_logon()
-        for logon in list(self._logons.values()):
-            if logon.exchange is not None:
-                logon.exchange.abandon()
+        for key, logon in list(self._logons.items()):
+            if logon.attempt is not None:
+                logon.attempt.abandon()
+                self._end_logon(key, SqlError(QUERY_CANCELED, "the connection was closed"))
         for client in self._clients.values():
             client.close(self._flight.gateway.schedule)
             client.session.input.on_connection_lost()
@@ -287,10 +290,14 @@ class FlightConnection(TransportConnection):
         session = self._make_session(credentials.key, context)
         logon = self._logons[credentials.key] = _Logon(session)
         logon.waiting.append(future)
-        logon.exchange = FlightLogon(
-            session, credentials, application, partial(self._end_logon, credentials.key)
+        logon.attempt = LogonAttempt(
+            session,
+            credentials.user,
+            credentials.password,
+            application,
+            partial(self._end_logon, credentials.key),
         )
-        logon.exchange.advance()
+        logon.attempt.advance()
 
     @property
     def _needs_credentials(self) -> bool:
@@ -308,11 +315,13 @@ class FlightConnection(TransportConnection):
         )
         return self._engine.begin_session(context, connection, FrameReader())
 
-    def _end_logon(self, key: bytes, error: SqlError | None) -> None:
+    def _end_logon(self, key: bytes, decision: Admission | SqlError) -> None:
         logon = self._logons.pop(key)
         session = logon.session
-        if error is not None:
-            logon.answer(error)
+        if not isinstance(decision, SqlError) and decision.challenge is not None:
+            decision = exchange_refused()
+        if isinstance(decision, SqlError):
+            logon.answer(decision)
             session.close("auth")
             self._count_failed_logon()
             return

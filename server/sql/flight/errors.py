@@ -10,8 +10,6 @@ from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
 from server.sql.result_columns import ResultChangedError
 from server.sql.tables.errors import ColumnsWidenedError
 
-INVALID_AUTHORIZATION: Final = "28000"
-INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
 TOO_MANY_CONNECTIONS: Final = "53300"
 
 _Code = grpc.StatusCode

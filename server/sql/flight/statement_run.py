@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from server.sql.client_log import log_slow_statement, log_statement_failure
+from server.sql.client_log import end_statement, note_input
 from server.sql.flight.errors import internal_error
 from server.sql.flight.flight_data import encode_batch, encode_schema
 from server.sql.live.feed import LiveWait
@@ -198,8 +198,7 @@ class StatementRun:
         session = self._client.session
         session.input.messages_in += 1
         session.command = "sql query" if self._text is not None else "sql parse"
-        session.last_input_s = session.engine.clock.now()
-        session.last_input_steady_s = session.engine.clock.steady_unpaused()
+        note_input(session)
         self._meter.begin(self._text)
 
     def _add_output(self, size: int, rows: int) -> None:
@@ -208,11 +207,8 @@ class StatementRun:
 
     def _end(self, failure: SqlError | None) -> None:
         session = self._client.session
-        sqlstate = None if failure is None else failure.sqlstate
         self._metered_s = self._busy_s
-        duration_s, slow = self._meter.end(sqlstate)
-        session.query_seconds += duration_s
-        if slow is not None:
-            log_slow_statement(session, slow, sqlstate)
-        if failure is not None:
-            log_statement_failure(session, failure.sqlstate, failure.message, None)
+        if failure is None:
+            end_statement(session, self._meter)
+        else:
+            end_statement(session, self._meter, failure.sqlstate, failure.message)

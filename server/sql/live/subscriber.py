@@ -21,6 +21,7 @@ from server.expressions import ContextKind, ExpressionError
 from server.expressions.context_rules import check_tree
 from server.expressions.topic_names import select_topics
 from server.security.permissions import Permission
+from server.sql.client_log import note_input
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     INSUFFICIENT_PRIVILEGE,
@@ -151,8 +152,7 @@ class LiveSubscriber:
         """
         session = self._session
         engine = session.engine
-        session.last_input_s = engine.clock.now()
-        session.last_input_steady_s = engine.clock.steady_unpaused()
+        note_input(session)
         engine.internal_publishes.add(1, len(body))
         try:
             AFTER_LOGON["publish"](session, Header(command="publish", topic=topic), body)

@@ -15,6 +15,7 @@ from amperage.wire.header import Header, command_name, encode_header
 from server.engine.commands.dispatch import AFTER_LOGON
 from server.engine.commands.errors import CommandRefusedError
 from server.security.interceptors.base import IncomingCommand, Verdict
+from server.sql.client_log import note_input
 from server.sql.query.errors import INSUFFICIENT_PRIVILEGE, SqlError
 from server.storage.sow.store import RecordStoreError
 
@@ -69,9 +70,7 @@ def execute_command(session: Session, type_name: str, header: Header, body: byte
             raise SqlError(INSUFFICIENT_PRIVILEGE, "a filter of the transport refuses the message")
     if not session.is_open:
         raise SqlError(_ADMIN_SHUTDOWN, "the connection is closed")
-    engine = session.engine
-    session.last_input_s = engine.clock.now()
-    session.last_input_steady_s = engine.clock.steady_unpaused()
+    note_input(session)
     _trace(session, command.header, command.body)
     with with_message_type(session, type_name):
         steps = AFTER_LOGON[command.header.command](session, command.header, command.body)
