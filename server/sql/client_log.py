@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from server.sql.query.errors import CRASH_SHUTDOWN, OUT_OF_MEMORY, QUERY_CANCELED
+from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.security.authentication import Admission
     from server.sql.statement_meter import SlowStatement, StatementMeter
+    from server.util.rate_limited_log import RateLimitedLog
 
 MAX_NAME_LENGTH: Final = 200
 """Characters of an application's name that become part of the client's name."""
@@ -46,6 +48,14 @@ def complete_logon(
     )
     engine.audit.report_logon(session.audit_party, admission.reason)
     engine.client_status.publish("logon", session, client_address=session.address)
+
+
+def log_limited(log: RateLimitedLog, message_id: str, session: Session, **fields: object) -> None:
+    """Write an entry that a client causes by what it asks for, unless there are too many.
+
+    They are counted by host, since each connection of an application has a name of its own.
+    """
+    log.emit(message_id, host_of(session.address), client=session.client_name, **fields)
 
 
 def note_input(session: Session) -> None:

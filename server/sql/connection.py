@@ -26,6 +26,7 @@ from server.engine.pre_logon_limits import PreLogonConnection
 from server.sql.client_log import (
     MAX_LOGGED,
     end_statement,
+    log_limited,
     note_input,
     printable,
 )
@@ -81,7 +82,6 @@ from server.transports.connection import (
     with_certificate_user,
 )
 from server.transports.tls import describe_tls_error
-from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -334,7 +334,8 @@ class PostgresConnection(TransportConnection):
             try:
                 settings.set(name, value)
             except SqlError as error:
-                self._log_limited(
+                log_limited(
+                    self._transport_context.rate_limited_log,
                     "16-0033",
                     session,
                     setting=printable(name, MAX_LOGGED),
@@ -372,16 +373,8 @@ class PostgresConnection(TransportConnection):
 
     def _post_warning(self, session: Session, text: str) -> None:
         query = printable(text, MAX_LOGGED)
-        self._post(lambda: self._log_limited("16-0032", session, query=query))
-
-    def _log_limited(self, message_id: str, session: Session, **fields: object) -> None:
-        """Write an entry that a client causes by what it asks for, unless there are too many.
-
-        They are counted by host, since each connection of an application has a name of its own.
-        """
-        self._transport_context.rate_limited_log.emit(
-            message_id, host_of(session.address), client=session.client_name, **fields
-        )
+        log = self._transport_context.rate_limited_log
+        self._post(partial(log_limited, log, "16-0032", session, query=query))
 
     # ---- statements
 

@@ -12,14 +12,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from server.sql.client_log import MAX_LOGGED, printable
+from server.sql.client_log import MAX_LOGGED, log_limited, printable
 from server.sql.flight.prepared_statements import PreparedStatements
 from server.sql.live.statements import LiveStatements
 from server.sql.query.session import SqlSession
 from server.sql.statement_executor import StatementExecutor, notification
 from server.sql.tables.catalogue import SessionTables
 from server.sql.write.writer import StatementWriter
-from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -103,7 +102,8 @@ class FlightClient:
     def warn(self, text: str) -> None:
         """Log an unknown part of the catalogue that a query asks for; from any thread."""
         query = printable(text, MAX_LOGGED)
-        self.post(partial(self._log_limited, "16-0032", query=query))
+        log = self._rate_limited_log
+        self.post(partial(log_limited, log, "16-0032", self.session, query=query))
 
     def close(self, schedule: Callable[[Callable[[], None]], object]) -> None:
         """End: the session has ended; on the engine's thread.
@@ -122,9 +122,3 @@ class FlightClient:
     def _notify(self, channel: str, payload: str) -> None:
         """Publish for `pg_notify`, as NOTIFY does."""
         self._live.execute(notification(channel, payload))
-
-    def _log_limited(self, message_id: str, **fields: object) -> None:
-        session = self.session
-        self._rate_limited_log.emit(
-            message_id, host_of(session.address), client=session.client_name, **fields
-        )
