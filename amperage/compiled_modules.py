@@ -111,6 +111,7 @@ COMPILED: Final = (
     "server.topics.subscriptions.matching.vectorized",
     "server.topics.subscriptions.limits.slow_clients",
     "server.topics.subscriptions.matching.equality_lookup",
+    "server.topics.interleaved_delivery",
     "server.topics.interleaved_publishes",
     "server.topics.replicated.batch",
     "server.topics.journaled_topic",

@@ -55,20 +55,21 @@ class HeaderParts:
     """The parts of headers around the body's length, by the key of a kind of message."""
 
     def __len__(self) -> int: ...
-    def set(self, key: int, left: bytes, right: bytes) -> None:
+    def set(self, key: int, left: bytes, right: bytes, has_sow_key: bool = False) -> None:
         """Set the parts for messages with a key.
 
         Args:
             key: the key, not negative and small: memory is proportional to the largest one.
-            left: the header up to the length of the body.
+            left: the header up to the length of the body, or to the SOW key before that.
             right: its end behind that.
+            has_sow_key: whether headers have the SOW key of the message.
         """
 
     def discard(self, key: int) -> None:
         """Frame no more messages with a key."""
 
 def framed_by_key(
-    bodies: Sequence[bytes], keys: Sequence[int], parts: HeaderParts
+    bodies: Sequence[bytes], keys: Sequence[int], parts: HeaderParts, sow_keys: Sequence[int] = ...
 ) -> tuple[bytes, int]:
     """Put bodies into frames, one behind the other, with headers of several kinds.
 
@@ -76,6 +77,7 @@ def framed_by_key(
         bodies: the bodies.
         keys: a list of the key of each body.
         parts: the parts of the headers, by key; bodies with other keys are left out.
+        sow_keys: a list of the SOW key of each body, below 2**64; empty if no header has one.
 
     Returns:
         The frames, and how many there are.

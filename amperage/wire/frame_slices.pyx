@@ -7,8 +7,9 @@ of them. Bodies become objects only on access.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsUnsignedLongLong
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from server.util.prefetch cimport fetch
 from server.util.decimals cimport count_decimals, put_decimals
@@ -20,6 +21,7 @@ cdef extern from "Python.h":
 cdef enum:
     LENGTH = 4           # bytes of a frame's length
     LENGTH_KEY = 5       # ,"l":
+    SOW_KEY_KEY = 7      # ,"k":""
     SUB_IDS_KEY = 9      # ,"sids":"
     SUB_IDS_END = 2      # "}
     MIN_ROOM = 8
@@ -111,6 +113,7 @@ cdef struct Parts:
     Py_ssize_t left_size
     const char *right
     Py_ssize_t right_size
+    bint has_sow_key
 
 
 cdef class HeaderParts:
@@ -129,7 +132,9 @@ cdef class HeaderParts:
     def __len__(self):
         return len(self.parts)
 
-    def set(self, Py_ssize_t key, bytes left not None, bytes right not None):
+    def set(
+        self, Py_ssize_t key, bytes left not None, bytes right not None, bint has_sow_key=False
+    ):
         cdef Parts *larger
         cdef Py_ssize_t room
         if key >= self.room:
@@ -144,7 +149,7 @@ cdef class HeaderParts:
         self.parts[key] = left, right
         self.by_key[key] = Parts(
             PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left),
-            PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right),
+            PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right), has_sow_key,
         )
 
     def discard(self, Py_ssize_t key):
@@ -153,18 +158,21 @@ cdef class HeaderParts:
 
     cdef const Parts *of(self, Py_ssize_t key) noexcept nogil:
         """Return the parts of a key, NULL if there are none."""
-        if key >= self.room or self.by_key[key].left == NULL:
+        if key < 0 or key >= self.room or self.by_key[key].left == NULL:
             return NULL
         return &self.by_key[key]
 
 
-def framed_by_key(bodies, list keys not None, HeaderParts parts not None):
+def framed_by_key(
+    bodies, list keys not None, HeaderParts parts not None, list sow_keys not None=[]
+):
     cdef Places places = <Places> bodies if type(bodies) is Places else None
     cdef list objects = None if places is not None else bodies if type(bodies) is list else list(bodies)
     cdef Py_ssize_t row, rows = len(keys), total = 0, count = 0
     cdef const Parts *around
     cdef const char *body
-    cdef Py_ssize_t size
+    cdef Py_ssize_t size, sow_key_size
+    cdef uint64_t sow_key = 0
     cdef uint8_t *to
     cdef uint8_t *end
     cdef bytes made
@@ -175,6 +183,10 @@ def framed_by_key(bodies, list keys not None, HeaderParts parts not None):
         if around != NULL:
             size = places.first[row].size if objects is None else len(<bytes> objects[row])
             total += keyed_size(around, size)
+            if around.has_sow_key: 
+                if row >= len(sow_keys):
+                    raise ValueError(f"{len(sow_keys)} SOW keys for {rows} bodies")
+                total += SOW_KEY_KEY + count_decimals(PyLong_AsUnsignedLongLong(sow_keys[row]))
             count += 1
     made = PyBytes_FromStringAndSize(NULL, total)
     to = <uint8_t *> PyBytes_AS_STRING(made)
@@ -187,8 +199,15 @@ def framed_by_key(bodies, list keys not None, HeaderParts parts not None):
             body, size = PyBytes_AS_STRING(places.chunk) + places.first[row].start, places.first[row].size
         else:
             body, size = PyBytes_AS_STRING(objects[row]), PyBytes_GET_SIZE(objects[row])
-        to = put_length(to, keyed_size(around, size) - LENGTH)
-        to = put(put(to, around.left, around.left_size), b',"l":', LENGTH_KEY)
+        sow_key_size = 0
+        if around.has_sow_key:
+            sow_key = PyLong_AsUnsignedLongLong(sow_keys[row])
+            sow_key_size = SOW_KEY_KEY + count_decimals(sow_key)
+        to = put_length(to, keyed_size(around, size) + sow_key_size - LENGTH)
+        to = put(to, around.left, around.left_size)
+        if around.has_sow_key:
+            to = put(put_decimals(put(to, b',"k":"', 6), sow_key), b'"', 1)
+        to = put(to, b',"l":', LENGTH_KEY)
         to = put(put_decimals(to, size), around.right, around.right_size)
         to = put(to, body, size)
     if to != end:

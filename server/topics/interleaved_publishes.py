@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from amperage.wire.frame_slices import HeaderParts, framed_by_key
 from server.replication.core.columns import by_value
 from server.storage.journal.write.blocks import of_one, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
@@ -25,129 +24,20 @@ from server.topics.journaled_topic import refusal_of
 from server.topics.log_feed import RecordedBatch
 from server.topics.sow_registry import AllSettled
 from server.topics.sow_topic import SowTopic
-from server.topics.subscriptions.delivery.delivery import pays_by_connection
 from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
 from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
+    from server.topics.interleaved_delivery import InterleavedDelivery
     from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
     from server.topics.sow_registry import DurabilityWait
-    from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.message_refusal import MessageRefusal
-    from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic import Topic
 
 _POSITION: Final = itemgetter(0)
-
-
-class InterleavedDelivery:
-    """Delivers messages of several topics to their subscribers.
-
-    Connections that get every message of a topic get those of all topics in one write. The parts of
-    headers are prepared for each connection and topic. They are valid as long as a topic has the
-    same deliveries, of which it makes a new list when subscriptions change.
-
-    Subscriptions by regular expressions give many topics the same subscriptions with filters. These
-    are decided once for the messages of all of them.
-    """
-
-    __slots__ = ("_deliveries", "_filtered", "_header_keys", "_parts", "_topics")
-
-    def __init__(self) -> None:
-        self._topics: Sequence[Topic] = ()  # those that the keys are of
-        self._deliveries: dict[int, Sequence[DirectDelivery]] = {}  # by key
-        self._filtered: dict[int, Sequence[Subscription] | None] = {}  # likewise, with filters
-        self._parts: dict[FrameWriter, HeaderParts] = {}  # by connection
-        self._header_keys = b""  # the keys that envelopes add to headers
-
-    def deliver(
-        self,
-        topics: Sequence[Topic],
-        distinct_keys: Sequence[int],
-        keys: Sequence[int],
-        bodies: Sequence[bytes],
-        envelope: Envelope,
-    ) -> None:
-        """Deliver messages to every subscription that they match.
-
-        Args:
-            topics: the topics, by key; a list that is another one after any change.
-            distinct_keys: the keys of the messages to deliver, each once.
-            keys: the key of each message; those with another key are left out.
-            bodies: the messages.
-            envelope: the publisher's metadata of the messages.
-        """
-        if topics is not self._topics or envelope.header_keys != self._header_keys:
-            self._deliveries.clear()
-            self._filtered.clear()
-            self._parts.clear()
-            self._topics, self._header_keys = topics, envelope.header_keys
-        if self._prepare(topics, distinct_keys):
-            for outbox, parts in self._parts.items():
-                frames, count = framed_by_key(bodies, keys, parts)
-                if count:
-                    outbox.write_run(frames, count)
-            filtered_keys = [key for key in distinct_keys if self._filtered[key]]
-            if filtered_keys:
-                self._deliver_filtered(topics, frozenset(filtered_keys), keys, bodies, envelope)
-        else:
-            wanted = frozenset(distinct_keys)
-            for key, body in zip(keys, bodies, strict=True):
-                if key in wanted:
-                    topics[key].deliver((body,), envelope)
-
-    def _deliver_filtered(
-        self,
-        topics: Sequence[Topic],
-        filtered_keys: frozenset[int],
-        keys: Sequence[int],
-        bodies: Sequence[bytes],
-        envelope: Envelope,
-    ) -> None:
-        """Deliver messages to subscriptions with filters, which all their topics share."""
-        rows = [row for row, key in enumerate(keys) if key in filtered_keys]
-        if len(rows) < len(keys):
-            keys, bodies = [keys[row] for row in rows], [bodies[row] for row in rows]
-        own_topics = [topics[key] for key in keys]
-        own_topics[0].deliver_filtered(bodies, envelope, own_topics)
-
-    def _prepare(self, topics: Sequence[Topic], distinct_keys: Sequence[int]) -> bool:
-        """Prepare for messages of some topics; return whether they can be delivered together."""
-        shared: Sequence[Subscription] = ()  # those with filters, of all topics that have any
-        covered = with_recipients = 0
-        for key in distinct_keys:
-            deliveries = topics[key].plain_deliveries()
-            if deliveries is None:
-                return False
-            if deliveries is not self._deliveries.get(key):
-                self._replace(key, deliveries)
-                self._filtered[key] = topics[key].filtered_subscriptions()
-            covered += len(deliveries)
-            with_recipients += bool(deliveries)
-            filtered = self._filtered[key]
-            if filtered is None:
-                return False
-            if filtered and filtered is not shared:
-                if shared and filtered != shared:
-                    return False
-                shared = self._filtered[key] = shared or filtered
-        # Connections get their messages without filters first:
-        if any(one.outbox in self._parts for one in shared):
-            return False
-        return pays_by_connection(covered, len(self._parts), with_recipients)
-
-    def _replace(self, key: int, deliveries: Sequence[DirectDelivery]) -> None:
-        """Replace the deliveries of messages with a key."""
-        for delivery in self._deliveries.get(key, ()):
-            parts = self._parts[delivery.outbox]
-            parts.discard(key)
-            if not len(parts):
-                del self._parts[delivery.outbox]
-        for delivery in deliveries:
-            parts = self._parts.setdefault(delivery.outbox, HeaderParts())
-            parts.set(key, delivery.header_start, self._header_keys + delivery.header_end)
-        self._deliveries[key] = deliveries
+_NO_TOPIC: Final = -1
+"""The key of a message that nobody gets."""
 
 
 LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"
@@ -198,7 +88,7 @@ class _RecordShare:
         self._drafts = drafts
 
     def apply(
-        self, start: int, end: int, recorded: _Recorded, envelope: Envelope
+        self, start: int, end: int, recorded: _Recorded, envelope: Envelope, *, is_silent: bool
     ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put and announce the records of recorded messages.
 
@@ -207,6 +97,7 @@ class _RecordShare:
             end: the position behind the last one.
             recorded: the messages that have been recorded in the same step.
             envelope: the publisher's metadata of the batch.
+            is_silent: whether the caller delivers them; see `SowTopic.apply_run`.
 
         Returns:
             The positions of records that cannot be stored, each with the reason.
@@ -227,16 +118,17 @@ class _RecordShare:
             recorded.publisher,
             [recorded.numbers[place] for place in places],
         )
-        problems = self.topic.apply_run(records, envelope)
+        problems = self.topic.apply_run(records, envelope, is_silent=is_silent)
         return [(positions[begin + place], problem) for place, problem in problems]
 
 
 class InterleavedPublishes:
     """Messages to several topics, in the transaction log or not, with records or without.
 
-    Subscribers see the order of messages across topics. So if a topic with records has recipients,
-    and another one has, too, their messages are applied and delivered in that order. Otherwise each
-    topic with records applies all its messages at once.
+    Each topic with records applies all its messages at once. Subscribers see the order of messages
+    across topics: if a topic with records has recipients, and another one has, too, the messages
+    of all of them are delivered together behind that. If a recipient needs more than new states
+    and plain headers, they are applied and delivered one run of a topic after the other.
 
     Args:
         topics: the topics, by key.
@@ -251,6 +143,7 @@ class InterleavedPublishes:
 
     __slots__ = (
         "_are_in_order",
+        "_are_together",
         "_bodies",
         "_distinct_keys",
         "_expirations",
@@ -301,6 +194,7 @@ class InterleavedPublishes:
         self._expirations: list[int] = []  # likewise, their lifetimes in seconds
         self._heard_keys: set[int] = set()  # of the topics with recipients
         self._are_in_order = False  # whether messages are applied in their order
+        self._are_together = False  # whether all topics' messages are delivered together
 
     def logged_part(self, column: Sequence[bytes]) -> Sequence[bytes]:
         """Return the part of a column that belongs to messages for the log."""
@@ -308,10 +202,11 @@ class InterleavedPublishes:
             return column
         return [column[row] for row in self._log_rows] if column else ()
 
-    def prepare(self, envelope: Envelope) -> bool:
+    def prepare(self, delivery: InterleavedDelivery, envelope: Envelope) -> bool:
         """Prepare to publish the messages in one step; return whether that is possible.
 
         Args:
+            delivery: the delivery that `publish` gets.
             envelope: the publisher's metadata of the messages; its sequence numbers are those of
                 messages for the log.
         """
@@ -332,9 +227,11 @@ class InterleavedPublishes:
         self._heard_keys = heard = {
             key for key in self._distinct_keys if _is_heard(self._topics[key])
         }
-        self._are_in_order = len({self._topics[key] for key in heard}) > 1 and any(
-            key in self._shares or key in self._record_topics for key in heard
-        )
+        if len({self._topics[key] for key in heard}) > 1 and not all(map(self._is_plain, heard)):
+            self._are_together = heard.isdisjoint(self._record_topics) and delivery.prepare(
+                self._topics, [*heard], envelope
+            )
+            self._are_in_order = not self._are_together
         return True
 
     def _draft_records(self, envelope: Envelope) -> None:
@@ -419,9 +316,17 @@ class InterleavedPublishes:
             self._notify_feeds(recorded, envelope)
             for key, share in self._shares.items():
                 if not (self._are_in_order and key in heard):
-                    failures += share.apply(recorded.start, recorded.end, recorded, envelope)
+                    failures += share.apply(
+                        recorded.start,
+                        recorded.end,
+                        recorded,
+                        envelope,
+                        is_silent=self._are_together,
+                    )
         if self._are_in_order:
             self._apply_in_order(begin, until, recorded, envelope, failures, refusals)
+        elif self._are_together:
+            self._deliver_together(begin, until, failures, delivery, envelope)
         elif begin < until and any(self._is_plain(key) for key in heard):
             plain = [key for key in self._distinct_keys if self._is_plain(key)]
             topics = cast("Sequence[Topic]", self._topics)
@@ -450,7 +355,29 @@ class InterleavedPublishes:
                 cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
             elif recorded is not None:
                 own = bisect_left(rows, at), bisect_left(rows, end)
-                failures += self._shares[key].apply(*own, recorded, envelope)
+                share = self._shares[key]
+                failures += share.apply(*own, recorded, envelope, is_silent=False)
+
+    def _deliver_together(
+        self,
+        begin: int,
+        until: int,
+        failures: Sequence[tuple[int, RecordStoreError]],
+        delivery: InterleavedDelivery,
+        envelope: Envelope,
+    ) -> None:
+        """Deliver a range of the batch, whose records have been put, to all its recipients."""
+        rows, keys = self._log_rows, [*self._keys[begin:until]]
+        for position, _ in failures:
+            keys[rows[position] - begin] = _NO_TOPIC
+        sow_keys = self._sow_keys
+        if len(rows) < len(self._keys):
+            sow_keys = [0] * len(self._keys)
+            for row, sow_key in zip(rows, self._sow_keys, strict=True):
+                sow_keys[row] = sow_key
+        delivery.deliver_prepared(
+            [*self._heard_keys], keys, self._bodies[begin:until], sow_keys[begin:until], envelope
+        )
 
     def _is_plain(self, key: int) -> bool:
         """Return whether a topic has no records."""

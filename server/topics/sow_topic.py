@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import SowRegistry
     from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.record_delivery import OutboxRecordFramer
 
 REASONS: Final[dict[type[Exception], str]] = {
     BodyError: "invalid message",
@@ -183,14 +184,21 @@ class SowTopic(RecordTopic):
             return sow.expiry_time(envelope.expiration, now)
         return [sow.expiry_time(lifetime, now) for lifetime in lifetimes]
 
+    def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
+        """See `RecordFanout.plain_deliveries`; None if records are applied one by one."""
+        if not self._sow.accepts_runs or self._followers:
+            return None
+        return super().plain_deliveries()
+
     def apply_run(
-        self, run: SowRecordBatch, envelope: Envelope
+        self, run: SowRecordBatch, envelope: Envelope, *, is_silent: bool = False
     ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of a run, and announce the changes.
 
         Args:
             run: the records.
             envelope: their origin.
+            is_silent: whether the caller delivers them itself, by `plain_deliveries`.
 
         Returns:
             The places of the records that cannot be stored, each with the reason.
@@ -201,7 +209,7 @@ class SowTopic(RecordTopic):
         start, count = 0, len(run.bodies)
         while start < count:
             end, problem = self._sow.table.put_run(run, start)
-            if end > start and self._subscriptions:
+            if end > start and self._subscriptions and not is_silent:
                 self.announce_run(run.part(start, end), envelope)
             if problem is not None:
                 problems.append((end, problem))

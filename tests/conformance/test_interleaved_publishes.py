@@ -126,8 +126,8 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
     return made
 
 
-Message = tuple[str, dict[str, Any], str]
-"""Topic, body without the name of the run, correlation id."""
+Message = tuple[str, dict[str, Any], str, str]
+"""Topic, body without the name of the run, correlation id, SOW key."""
 
 
 class Outcome(NamedTuple):
@@ -229,7 +229,7 @@ def read(peer: RawPeer, last_topic: str) -> list[Message]:
         body = json.loads(data)
         del body["run"]
         if "n" in body:
-            found.append((header["t"], body, header.get("x", "")))
+            found.append((header["t"], body, header.get("x", ""), header.get("k", "")))
         elif header["t"] == last_topic:
             return found
 

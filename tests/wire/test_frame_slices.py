@@ -98,18 +98,30 @@ def test_frames_with_headers_of_several_kinds(
         parts.set(key, b"another", b"}")
     for key in range(41):
         parts.discard(key)
+    with_sow_keys = data.draw(st.sets(st.sampled_from([*kinds]))) if kinds else set()
     for key, left in kinds.items():
-        parts.set(key, left, b',"k":%d}' % key)
-    keys = [data.draw(st.integers(0, 99) | st.sampled_from([*kinds, 0])) for _ in bodies]
+        parts.set(key, left, b',"n":%d}' % key, key in with_sow_keys)
+    keys = [data.draw(st.integers(-1, 99) | st.sampled_from([*kinds, 0])) for _ in bodies]
+    sow_keys = [data.draw(st.integers(0, 2**64 - 1)) for _ in bodies]
     expected = [
-        frame(b'%b,"l":%d,"k":%d}' % (kinds[key], len(body), key), body)
-        for key, body in zip(keys, bodies, strict=True)
+        frame(
+            b'%b%b,"l":%d,"n":%d}'
+            % (kinds[key], b',"k":"%d"' % number * (key in with_sow_keys), len(body), key),
+            body,
+        )
+        for key, body, number in zip(keys, bodies, sow_keys, strict=True)
         if key in kinds
     ]
-    frames, count = framed_by_key(places_of(bodies) if as_places else bodies, keys, parts)
+    frames, count = framed_by_key(
+        places_of(bodies) if as_places else bodies, keys, parts, sow_keys if with_sow_keys else []
+    )
     assert (frames, count, len(parts)) == (b"".join(expected), len(expected), len(kinds))
 
 
 def test_a_key_for_each_body_is_wanted() -> None:
     with pytest.raises(ValueError, match="1 keys for 2 bodies"):
         framed_by_key([b"1", b"2"], [0], HeaderParts())
+    parts = HeaderParts()
+    parts.set(0, b"{", b"}", has_sow_key=True)
+    with pytest.raises(ValueError, match="1 SOW keys for 2 bodies"):
+        framed_by_key([b"1", b"2"], [0, 0], parts, [5])

@@ -24,7 +24,8 @@ from server.engine.commands.publish_fast_path import (
     make_publish_header,
 )
 from server.queues.topic.queue_topic import QueueTopic
-from server.topics.interleaved_publishes import InterleavedDelivery, InterleavedPublishes
+from server.topics.interleaved_delivery import InterleavedDelivery
+from server.topics.interleaved_publishes import InterleavedPublishes
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.topic_journal import uniform_ranges
@@ -161,7 +162,7 @@ class PublishBatcher:
         else:
             sequences = list(sequences)  # as in `publish`
             envelope = self._unrecorded_envelope()
-        if publishes.prepare(envelope):
+        if publishes.prepare(self._delivery, envelope):
             self.has_journaled |= publishes.is_logged
             refusals = publishes.publish(self._delivery, envelope)
             headers = [cache.headers[key] for key in keys] if refusals else (header,)

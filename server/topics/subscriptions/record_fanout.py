@@ -125,6 +125,7 @@ class RecordFanout(SubscriberSet):
         "_is_stale",
         "_mixed_unfiltered",
         "_pages",
+        "_plain_framers",
         "_pure_unfiltered",
         "_tracking_count",
     )
@@ -142,6 +143,7 @@ class RecordFanout(SubscriberSet):
         self._pages = TopicPages(message_type, functions, find_record, delta_encoder)
         self._aggregates: dict[Subscription, AggregateSubscription] = {}
         self._is_stale = False
+        self._plain_framers: list[OutboxRecordFramer] | None = []  # see `plain_deliveries`
         self._tracking_count = 0  # subscriptions that track focus
         self._filtered_tracking_count = 0  # those of them with a filter
         self._comparing_count = 0  # subscriptions with messages that depend on the state before
@@ -298,6 +300,19 @@ class RecordFanout(SubscriberSet):
                 self._deliver_run(recipients, batch.part(start, end), envelope)
             start = end
 
+    def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
+        """Return the deliveries of every record, if `announce_run` writes the same header in each.
+
+        See `Topic.plain_deliveries`.
+        """
+        if self._is_stale:
+            self._prepare()
+        return None if self._filters or self.needs_changes else self._plain_framers
+
+    def filtered_subscriptions(self) -> Sequence[Subscription] | None:
+        """Return no subscriptions; None if there are filters. See `Topic`."""
+        return None if self._filters else ()
+
     def _deliver_run(
         self, recipients: Sequence[_Recipient], batch: SowRecordBatch, envelope: Envelope
     ) -> None:
@@ -347,6 +362,16 @@ class RecordFanout(SubscriberSet):
         self._is_stale = False
         self._pure_unfiltered, self._mixed_unfiltered = self._split_unfiltered()
         self._delivery_cache.clear()
+        recipients = self._unfiltered_recipients(RecordChangeKind.UPDATE)
+        plain = [
+            delivery.framer
+            for delivery, _ in recipients
+            if isinstance(delivery, FullRecordDelivery)
+            and isinstance(delivery.framer, OutboxRecordFramer)
+            and delivery.framer.is_plain
+        ]
+        is_plain = len(plain) == len(recipients) == len({framer.outbox for framer in plain})
+        self._plain_framers = plain if is_plain else None
 
     def _filtered_recipients(
         self, kind: RecordChangeKind, change: RecordChange, envelope: Envelope

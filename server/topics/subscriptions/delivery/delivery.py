@@ -126,6 +126,11 @@ class DirectDelivery:
         """True if bodies are sent verbatim, and headers have no keys but the envelope's."""
         return self._present_bodies is None and self._optional_keys is None
 
+    @property
+    def has_sow_key(self) -> bool:
+        """Always false: the messages have no records."""
+        return False
+
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages and write them to the connection's outbox."""
         if self._present_bodies is not None:

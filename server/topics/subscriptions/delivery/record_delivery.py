@@ -200,9 +200,15 @@ class OutboxRecordFramer:
         topic: the topic's name as subscribers see it.
         sub_ids: the ids of the subscriptions that get the messages.
         presentation: the presentation of these subscriptions.
+
+    Attributes:
+        outbox: see above.
+        header_start: the header of messages up to the SOW key.
+        header_end: its end, behind all other keys.
+        presentation: see above.
     """
 
-    __slots__ = ("_command", "_header_end", "_header_start", "_outbox", "presentation")
+    __slots__ = ("_command", "header_end", "header_start", "outbox", "presentation")
 
     def __init__(
         self,
@@ -213,10 +219,20 @@ class OutboxRecordFramer:
         presentation: Presentation,
     ) -> None:
         self.presentation = presentation
-        self._outbox = outbox
+        self.outbox = outbox
         self._command = command
-        self._header_start = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
-        self._header_end = presentation.header_end(sub_ids)
+        self.header_start = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
+        self.header_end = presentation.header_end(sub_ids)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if bodies are sent verbatim, and headers have no optional keys."""
+        return not (self.presentation.changes_bodies or self.presentation.has_optional_keys)
+
+    @property
+    def has_sow_key(self) -> bool:
+        """True if headers have the SOW keys of records."""
+        return self.presentation.has_sow_key
 
     def write(
         self, message: RecordMessage, body: bytes, received_envelope: Envelope | None = None
@@ -231,7 +247,7 @@ class OutboxRecordFramer:
         presentation = self.presentation
         body = presentation.format_body(body)
         header = b'%b%b%b,"l":%d%b%b%b' % (
-            self._header_start,
+            self.header_start,
             message.key_header if presentation.has_sow_key else b"",
             b"" if self._command == "p" else b',"reason":"%b"' % message.reason.encode(),
             len(body),
@@ -239,9 +255,9 @@ class OutboxRecordFramer:
             presentation.optional_keys(received_envelope or message.envelope)
             if presentation.has_optional_keys
             else b"",
-            self._header_end,
+            self.header_end,
         )
-        self._outbox.write(frame(header, body))
+        self.outbox.write(frame(header, body))
 
     def write_run(self, batch: SowRecordBatch, envelope: Envelope) -> None:
         """Send the records of a batch, whole. The headers are those of `write`.
@@ -258,7 +274,7 @@ class OutboxRecordFramer:
             header_keys += envelope.timestamp_key
         correlation_ids = batch.correlation_ids
         data = frames(
-            self._header_start,
+            self.header_start,
             batch.keys if presentation.has_sow_key else (),
             bodies,
             [correlation_key(correlation_id) + header_keys for correlation_id in correlation_ids]
@@ -266,9 +282,9 @@ class OutboxRecordFramer:
             else header_keys,
             of_one(batch.publisher, 0),
             batch.numbers if presentation.has_bookmark else (),
-            self._header_end,
+            self.header_end,
         )
-        self._outbox.write_run(data, len(bodies))
+        self.outbox.write_run(data, len(bodies))
 
 
 class FullRecordDelivery:

@@ -1,0 +1,158 @@
+"""Delivery of messages of several topics to the subscribers of all of them, in their order.
+
+The topic of a message is given by its key, an index in a list of topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from amperage.wire.frame_slices import HeaderParts, framed_by_key
+from server.topics.subscriptions.delivery.delivery import pays_by_connection
+
+if TYPE_CHECKING:
+    from server.topics.sow_topic import SowTopic
+    from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.record_delivery import OutboxRecordFramer
+    from server.topics.subscriptions.subscription import Subscription
+    from server.topics.topic import Topic
+
+PlainDeliveries: TypeAlias = "Sequence[DirectDelivery] | Sequence[OutboxRecordFramer]"
+
+
+class InterleavedDelivery:
+    """Delivers messages of several topics to their subscribers.
+
+    Connections that get every message of a topic get those of all topics in one write, those that
+    have become records, too. The parts of
+    headers are prepared for each connection and topic. They are valid as long as a topic has the
+    same deliveries, of which it makes a new list when subscriptions change.
+
+    Subscriptions by regular expressions give many topics the same subscriptions with filters. These
+    are decided once for the messages of all of them.
+    """
+
+    __slots__ = ("_deliveries", "_filtered", "_header_keys", "_parts", "_topics")
+
+    def __init__(self) -> None:
+        self._topics: Sequence[Topic | SowTopic] = ()  # those that the keys are of
+        self._deliveries: dict[int, PlainDeliveries] = {}  # by key
+        self._filtered: dict[int, Sequence[Subscription] | None] = {}  # likewise, with filters
+        self._parts: dict[FrameWriter, HeaderParts] = {}  # by connection
+        self._header_keys = b""  # the keys that envelopes add to headers
+
+    def deliver(
+        self,
+        topics: Sequence[Topic],
+        distinct_keys: Sequence[int],
+        keys: Sequence[int],
+        bodies: Sequence[bytes],
+        envelope: Envelope,
+    ) -> None:
+        """Deliver messages that are no records to every subscription that they match.
+
+        Args:
+            topics: the topics, by key; a list that is another one after any change.
+            distinct_keys: the keys of the messages to deliver, each once.
+            keys: the key of each message; those with another key are left out.
+            bodies: the messages.
+            envelope: the publisher's metadata of the messages.
+        """
+        if self.prepare(topics, distinct_keys, envelope):
+            self.deliver_prepared(distinct_keys, keys, bodies, [], envelope)
+        else:
+            wanted = frozenset(distinct_keys)
+            for key, body in zip(keys, bodies, strict=True):
+                if key in wanted:
+                    topics[key].deliver((body,), envelope)
+
+    def prepare(
+        self, topics: Sequence[Topic | SowTopic], distinct_keys: Sequence[int], envelope: Envelope
+    ) -> bool:
+        """Prepare for messages of some topics; return whether they can be delivered together."""
+        if topics is not self._topics or envelope.header_keys != self._header_keys:
+            self._deliveries.clear()
+            self._filtered.clear()
+            self._parts.clear()
+            self._topics, self._header_keys = topics, envelope.header_keys
+        return self._prepare(topics, distinct_keys)
+
+    def deliver_prepared(
+        self,
+        distinct_keys: Sequence[int],
+        keys: Sequence[int],
+        bodies: Sequence[bytes],
+        sow_keys: Sequence[int],
+        envelope: Envelope,
+    ) -> None:
+        """Deliver messages together, after `prepare`; see `deliver`.
+
+        Args:
+            distinct_keys: the keys of the messages to deliver, each once.
+            keys: the key of each message; those with another key are left out.
+            bodies: the messages.
+            sow_keys: the SOW keys of those that are records; empty if none is one.
+            envelope: the publisher's metadata of the messages.
+        """
+        for outbox, parts in self._parts.items():
+            frames, count = framed_by_key(bodies, keys, parts, sow_keys)
+            if count:
+                outbox.write_run(frames, count)
+        filtered_keys = [key for key in distinct_keys if self._filtered[key]]
+        if filtered_keys:
+            topics = cast("Sequence[Topic]", self._topics)  # topics with records have no filters
+            self._deliver_filtered(topics, frozenset(filtered_keys), keys, bodies, envelope)
+
+    def _deliver_filtered(
+        self,
+        topics: Sequence[Topic],
+        filtered_keys: frozenset[int],
+        keys: Sequence[int],
+        bodies: Sequence[bytes],
+        envelope: Envelope,
+    ) -> None:
+        """Deliver messages to subscriptions with filters, which all their topics share."""
+        rows = [row for row, key in enumerate(keys) if key in filtered_keys]
+        if len(rows) < len(keys):
+            keys, bodies = [keys[row] for row in rows], [bodies[row] for row in rows]
+        own_topics = [topics[key] for key in keys]
+        own_topics[0].deliver_filtered(bodies, envelope, own_topics)
+
+    def _prepare(self, topics: Sequence[Topic | SowTopic], distinct_keys: Sequence[int]) -> bool:
+        shared: Sequence[Subscription] = ()  # those with filters, of all topics that have any
+        covered = with_recipients = 0
+        for key in distinct_keys:
+            deliveries = topics[key].plain_deliveries()
+            if deliveries is None:
+                return False
+            if deliveries is not self._deliveries.get(key):
+                self._replace(key, deliveries)
+                self._filtered[key] = topics[key].filtered_subscriptions()
+            covered += len(deliveries)
+            with_recipients += bool(deliveries)
+            filtered = self._filtered[key]
+            if filtered is None:
+                return False
+            if filtered and filtered is not shared:
+                if shared and filtered != shared:
+                    return False
+                shared = self._filtered[key] = shared or filtered
+        # Connections get their messages without filters first:
+        if any(one.outbox in self._parts for one in shared):
+            return False
+        return pays_by_connection(covered, len(self._parts), with_recipients)
+
+    def _replace(self, key: int, deliveries: PlainDeliveries) -> None:
+        """Replace the deliveries of messages with a key."""
+        for delivery in self._deliveries.get(key, ()):
+            parts = self._parts[delivery.outbox]
+            parts.discard(key)
+            if not len(parts):
+                del self._parts[delivery.outbox]
+        for delivery in deliveries:
+            parts = self._parts.setdefault(delivery.outbox, HeaderParts())
+            header_end = self._header_keys + delivery.header_end
+            parts.set(key, delivery.header_start, header_end, delivery.has_sow_key)
+        self._deliveries[key] = deliveries
