@@ -74,9 +74,6 @@ _MAX_BUSY_CONNECTIONS: Final = 256
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""
 
-_DEFERRED_SECONDS: Final = 0.002
-"""How long deferred work may wait, while other work adds to it."""
-
 _FLUSH_SHARE: Final = 1 / 3
 """How long outboxes are flushed, as a fraction of a round's length, while there is more work. With
 very many connections, a smaller value makes writes larger, and later."""
@@ -236,14 +233,15 @@ class Scheduler:
         self._tasks.append(task)
         self._schedule_round()
 
-    def defer_task(self, task: EngineTask) -> None:
+    def defer_task(self, task: EngineTask, seconds: float) -> None:
         """Add work to the queue for slices once other work does not add to it any more.
 
         Args:
             task: the work; one that is deferred already has got more.
+            seconds: for how long it waits at most.
         """
         if task not in self._deferred_tasks:
-            self._deferred_tasks[task] = self.elapsed() + _DEFERRED_SECONDS
+            self._deferred_tasks[task] = self.elapsed() + seconds
             self._schedule_round()
         self._is_deferral_extended = True
 

@@ -551,6 +551,7 @@ class Session:
     def _end(self, reason: str) -> None:
         if not self.is_open:
             return
+        self.ack_header_cache.acknowledge_collected()  # before their messages return to the queues
         self.state = SessionState.CLOSED
         self._end_pre_logon()
         self.input.drop_input()

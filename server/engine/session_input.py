@@ -186,7 +186,6 @@ class SessionInput:
             self._batch_size_estimator,
         )
         publish_batcher, elapsed = session.publish_batcher, scheduler.elapsed
-        ack_header_cache = session.ack_header_cache
         processor_time = scheduler.processor_time
         now = elapsed()
         while True:
@@ -210,7 +209,6 @@ class SessionInput:
             started_s = processor_time()
             batch_size = batch_size_estimator.estimate_batch_size(scheduler.time_left(now))
             executed = buffer.execute_frames(batch_size, publish_batcher, self._execute)
-            ack_header_cache.acknowledge_collected()
             self.messages_in += executed
             if not session.is_open:
                 session.closed_totals.messages_in += executed

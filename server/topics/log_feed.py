@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from server.storage.journal.write.blocks import each
 from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
 
 if TYPE_CHECKING:
-    from server.storage.journal import JournalEntry
+    from server.storage.journal import FieldColumn, JournalEntry
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 
@@ -20,7 +22,7 @@ class RecordedBatch(NamedTuple):
         bodies: the recorded bodies.
         envelope: the publisher's metadata of the messages.
         txids: their txids.
-        timestamp_us: the time of recording, in microseconds since 1970.
+        timestamps_us: the times of recording, in microseconds since 1970.
         client: the publisher's identity in their bookmarks.
         sequences: the numbers in their bookmarks.
         sow_keys: the SOW keys of their records as numbers; empty if they have none.
@@ -33,7 +35,7 @@ class RecordedBatch(NamedTuple):
     bodies: Sequence[bytes]
     envelope: Envelope
     txids: Sequence[int]
-    timestamp_us: int
+    timestamps_us: FieldColumn
     client: int
     sequences: Sequence[int]
     sow_keys: Sequence[int]
@@ -66,4 +68,44 @@ def make_recorded_messages(entry: JournalEntry) -> RecordedBatch:
         (entry.sow_key,) if entry.sow_key else (),
         entry.expiration,
         entry.origin.path,
+    )
+
+
+def join_batches(batches: Sequence[RecordedBatch]) -> Iterator[RecordedBatch]:
+    """Join consecutive batches that differ in nothing but their messages.
+
+    Args:
+        batches: batches in the order of the log, of messages without metadata of their own.
+    """
+    if len(batches) == 1:
+        yield batches[0]
+        return
+    for _, group in groupby(batches, _common_properties):
+        parts = list(group)
+        if len(parts) == 1:
+            yield parts[0]
+            continue
+        yield parts[0]._replace(
+            bodies=[*chain.from_iterable(part.bodies for part in parts)],
+            txids=[*chain.from_iterable(part.txids for part in parts)],
+            timestamps_us=[
+                *chain.from_iterable(each(part.timestamps_us, len(part.txids)) for part in parts)
+            ],
+            sequences=[*chain.from_iterable(part.sequences for part in parts)],
+            sow_keys=[*chain.from_iterable(part.sow_keys for part in parts)],
+        )
+
+
+def _common_properties(batch: RecordedBatch) -> tuple[object, ...]:
+    """Return the properties that all messages of a batch have, as far as feeds can see them."""
+    envelope = batch.envelope
+    return (
+        batch.topic,
+        batch.client,
+        batch.path,
+        batch.lifetime_s,
+        not batch.sow_keys,
+        envelope.header_keys,
+        envelope.publisher,
+        envelope.is_replicated,
     )

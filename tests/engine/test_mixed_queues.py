@@ -90,6 +90,64 @@ def test_acknowledgements_of_one_read_are_one_entry_per_queue(core: Core) -> Non
     assert sorted(numbers) == list(range(40))
 
 
+def test_acknowledgements_of_several_reads_are_one_entry_per_queue(core: Core) -> None:
+    """Unless the engine has nothing else to do in between."""
+    publisher, consumer = core.log_on("publisher"), consumer_of(core)
+    publisher.send_bytes(messages(40))
+    core.clock.turn()
+    commands = [acknowledgement(queue, bookmark) for queue, bookmark, _ in received(consumer)]
+    for command in commands[::8]:  # one of each queue, whose header is remembered
+        consumer.send_bytes(command)
+        commands.remove(command)
+    core.clock.turn()
+    before = core.transaction_log.last_txid
+    for command in commands:
+        consumer.send_bytes(command)
+    core.clock.turn()
+    core.commit()
+    events = [
+        decode(entry.body)
+        for entry in core.transaction_log.journal.entries()
+        if entry.kind == JournalEntryKind.QUEUE_EVENT and entry.txid > before
+    ]
+    assert [len(event.bookmarks) for event in events] == [7] * len(QUEUES)
+
+
+def test_acknowledgements_are_executed_before_their_client_is_gone(core: Core) -> None:
+    """Its other messages return to their queues, and those that it has done with do not."""
+    publisher, consumer = core.log_on("publisher"), consumer_of(core)
+    publisher.send_bytes(messages(15))
+    core.clock.turn()
+    first = received(consumer)
+    for queue, bookmark, _ in first[:10]:
+        consumer.send_bytes(acknowledgement(queue, bookmark))
+    consumer.leave()
+    core.clock.turn()
+    second = consumer_of(core)
+    core.clock.turn()
+    assert sorted(received(second)) == sorted(first[10:])
+
+
+def test_messages_are_in_their_queue_before_a_slice_delivers_them(core: Core) -> None:
+    """Who asks for the state of a queue, or acknowledges by bookmark, finds all of them."""
+    publisher = core.log_on("publisher")
+    publisher.send_bytes(messages(20))
+    queues = core.engine.topics.queues
+    queue = queues.find("json", "jobs-1") if queues is not None else None
+    assert queue is not None
+    assert (queue.core.depth, queue.core.counters.enqueued) == (4, 4)
+    publisher.send_bytes(messages(25)[len(messages(20)) :])
+    bookmarks = [
+        f"{client}|{number}|" for client, number in queue.core.lifecycle.entries.bookmarks(range(5))
+    ]
+    publisher.send(
+        {"c": "sow_delete", "t": "jobs-1", "bm": ",".join(bookmarks), "cid": "1", "a": "stats"}
+    )
+    stats = [header for header, _ in publisher.take_frames() if header.get("a") == "stats"]
+    assert [header["records_deleted"] for header in stats] == [5]
+    assert queue.core.depth == 0
+
+
 def test_a_publish_behind_an_acknowledgement_is_recorded_behind_it(core: Core) -> None:
     """Also if both are in one read, and the acknowledgement could wait for others."""
     publisher, consumer = core.log_on("publisher"), consumer_of(core)

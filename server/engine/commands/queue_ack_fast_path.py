@@ -7,7 +7,8 @@ list, and the next one needs no decoding.
 Consumers of several queues acknowledge with a command for each, in turns. So the acknowledgements
 of consecutive commands are collected, and each queue executes its own in one step: with one entry
 in the log, and one notification of consumers. They are executed before any other command of the
-connection, and before its slice ends.
+connection, before it ends, and before the next delivery slice (`DeliveryScheduler`), which could
+end leases. Nothing answers them, so nothing shows the delay.
 """
 
 from __future__ import annotations
@@ -120,6 +121,8 @@ class AckHeaderCache:
         session.command = "sow_delete"
         if self._collected_count + len(sequences) > _MAX_COLLECTED:
             self.acknowledge_collected()
+        if not self._collected:
+            queue.ack_handler.defer(self.acknowledge_collected)
         self._collected.setdefault(queue, []).append(sequences)
         self._collected_count += len(sequences)
         return True

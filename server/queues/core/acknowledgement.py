@@ -54,14 +54,19 @@ class AckProcessor:
     Args:
         lifecycle: the messages of the queue.
         may_arrive: returns whether a message that is not here may still arrive.
+        enqueue_received: see `Queue`.
     """
 
     def __init__(
-        self, lifecycle: MessageLifecycle, may_arrive: Callable[[PublisherSequence], bool]
+        self,
+        lifecycle: MessageLifecycle,
+        may_arrive: Callable[[PublisherSequence], bool],
+        enqueue_received: Callable[[], None],
     ) -> None:
         self._lifecycle: Final = lifecycle
         self._settings: Final = lifecycle.settings
         self._may_arrive: Final = may_arrive
+        self._enqueue_received: Final = enqueue_received
 
     def acknowledge(
         self,
@@ -81,6 +86,7 @@ class AckProcessor:
             delay: microseconds before cancelled messages are available again; None for the delay
                 that the queue is configured with.
         """
+        self._enqueue_received()
         result = AckResult()
         entries = self._lifecycle.entries
         places: list[int] = []

@@ -121,8 +121,7 @@ class PublisherIndex:
             or own[last + index_offset]
             != last  # otherwise there is no gap between, as numbers ascend
         ):
-            places_found = map(self.find, sequences)
-            return [NOWHERE if place is None else place for place in places_found]
+            return self._find_with_gaps(sequences)
         place_offset = places[first + index_offset] - first
         if places[last + index_offset] != last + place_offset:
             return [places[sequence + index_offset] for sequence in sequences]
@@ -130,6 +129,20 @@ class PublisherIndex:
         if len(sequences) == len(consecutive) and sequences == list(consecutive):
             return range(first + place_offset, last + 1 + place_offset)
         return [sequence + place_offset for sequence in sequences]
+
+    def _find_with_gaps(self, sequences: list[int]) -> Sequence[int]:
+        """Return the places of several messages, of a publisher to several queues; see `find_all`.
+
+        Nearly always they follow one another in this queue.
+        """
+        start = bisect_left(self._sequences, min(sequences[0], _MAX_UINT64))
+        end = start + len(sequences)
+        if self._sequences[start:end].tolist() == sequences:
+            places = self._places[start:end]
+            first, last = places[0], places[-1]
+            return range(first, last + 1) if last - first == end - start - 1 else places.tolist()
+        places_found = map(self.find, sequences)
+        return [NOWHERE if place is None else place for place in places_found]
 
     def compact(self, is_present: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.

@@ -443,14 +443,9 @@ class MessageLifecycle:
     @property
     def next_deadline(self) -> int | None:
         """The time at which to call `process_timeouts`, or an earlier one; None for never."""
-        deadlines = (
-            self.leases.next_deadline,
-            self._retry_timers.next_deadline,
-            self._expiration_timers.next_deadline,
-            self._early_ack_deadline,
-        )
-        known_deadlines = [moment for moment in deadlines if moment is not None]
-        return min(known_deadlines) if known_deadlines else None
+        earliest = earlier(self.leases.next_deadline, self._retry_timers.next_deadline)
+        earliest = earlier(earliest, self._expiration_timers.next_deadline)
+        return earlier(earliest, self._early_ack_deadline)
 
     @property
     def _early_ack_deadline(self) -> int | None:
@@ -557,3 +552,10 @@ class MessageLifecycle:
             place = self.entries.find(bookmark)
             if place is not None and self.entries.state(place) != GONE:
                 yield index, place
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """Return the earlier of two times, or of two positions in the log; None is after all."""
+    if one is None or (other is not None and other < one):
+        return other
+    return one

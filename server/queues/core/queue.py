@@ -12,6 +12,7 @@ from server.queues.core import recovery
 from server.queues.core.acknowledgement import AckProcessor
 from server.queues.core.consumers import Consumer
 from server.queues.core.counts import QueueCounters
+from server.queues.core.details import NO_MESSAGE_DETAILS, MessageDetails
 from server.queues.core.dispatch import Dispatch, DispatchBatch
 from server.queues.core.events import (
     Acked,
@@ -29,7 +30,7 @@ from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.remote_events import RemoteEvents
 from server.queues.core.settings import QueueSettings
 from server.queues.core.sources import FilterMatcher
-from server.queues.core.states import BARRIER, GONE, LEASED, SENT
+from server.queues.core.states import AVAILABLE, BARRIER, GONE, LEASED, SENT
 
 if TYPE_CHECKING:
     from server.queues.topic.browser import QueueBrowser
@@ -79,11 +80,12 @@ class Queue:
         storage: storage to move message attributes to; None to keep all of them in memory.
         is_missing: returns whether a message may still arrive, through another instance, although
             later ones of its publisher have arrived.
+        enqueue_received: enqueues messages that have been received and not enqueued yet; called
+            before anything that depends on them. So each queue gets its messages in few batches.
 
     Attributes:
         settings: the configuration of the queue.
         owner: the name of this instance.
-        lifecycle: its messages; `MessageLifecycle.enqueue` adds them.
         remote_events: applies the events of other instances.
         dispatch: its consumers.
         acknowledge: see `AckProcessor`, as for `acknowledge_places`, `refusal_reason` and
@@ -99,24 +101,43 @@ class Queue:
         was_recorded: Callable[[PublisherSequence], bool] = lambda _: False,
         storage: ColumnStorage | None = None,
         is_missing: Callable[[PublisherSequence], bool] = lambda _: False,
+        enqueue_received: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.owner: Final = owner
         self._was_recorded = was_recorded
         self._is_missing = is_missing
+        self._enqueue_received = enqueue_received
         self.dispatch: Final = Dispatch(settings, make_matcher, on_room)
-        self.lifecycle: Final = MessageLifecycle(
+        self._lifecycle: Final = MessageLifecycle(
             settings, self.dispatch.on_message_available, storage, owner
         )
-        self.remote_events: Final = RemoteEvents(self.lifecycle, self._may_arrive)
-        self.dispatch.lifecycle = self.lifecycle
+        self.remote_events: Final = RemoteEvents(self._lifecycle, self._may_arrive)
+        self.dispatch.lifecycle = self._lifecycle
         # Bound directly, without wrapper methods: this is the message path.
-        ack_processor = AckProcessor(self.lifecycle, self._may_arrive)
+        ack_processor = AckProcessor(self._lifecycle, self._may_arrive, enqueue_received)
         self.acknowledge: Final = ack_processor.acknowledge
         self.acknowledge_places: Final = ack_processor.acknowledge_places
         self.refusal_reason: Final = ack_processor.refusal_reason
         self.extend_leases: Final = ack_processor.extend_leases
         self._has_more = False
+
+    @property
+    def lifecycle(self) -> MessageLifecycle:
+        """Its messages, with all that have been received."""
+        self._enqueue_received()
+        return self._lifecycle
+
+    def enqueue(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: MessageDetails = NO_MESSAGE_DETAILS,
+    ) -> None:
+        """Enqueue messages of one publisher; see `MessageLifecycle.enqueue`."""
+        self._lifecycle.enqueue(txids, times, client, sequences, details)
 
     # consumers
 
@@ -210,18 +231,19 @@ class Queue:
             Deliveries, in the order in which to send them. Those of at-most-once may be sent once
             the event that they have caused is stored.
         """
-        self.lifecycle.process_timeouts(now, max_delivered)
+        lifecycle = self.lifecycle
+        lifecycle.process_timeouts(now, max_delivered)
         deliveries: list[QueueDelivery] = []
-        self._has_more = (self.lifecycle.leases.next_deadline or now + 1) <= now
-        if self.lifecycle.has_overdue_messages(now):  # expired messages must not be delivered
+        self._has_more = (lifecycle.leases.next_deadline or now + 1) <= now
+        if lifecycle.has_overdue_messages(now):  # expired messages must not be delivered
             self._has_more = True
             return deliveries
         while True:
             max_delivered = self._match_and_assign(now, max_matched, max_delivered, deliveries)
-            barriers = len(self.lifecycle.barriers)
+            barriers = len(lifecycle.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
-            if barriers == len(self.lifecycle.barriers):
+            if barriers == len(lifecycle.barriers):
                 return deliveries
 
     def _match_and_assign(
@@ -247,11 +269,11 @@ class Queue:
     def capacity(self) -> int:
         """Number of further messages that may be leased (MaxBacklog)."""
         max_backlog = self.settings.max_backlog
-        return _NO_LIMIT if max_backlog is None else max_backlog - len(self.lifecycle.leases)
+        return _NO_LIMIT if max_backlog is None else max_backlog - len(self._lifecycle.leases)
 
     def _lease_batch(self, batch: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
-        lifecycle, settings = self.lifecycle, self.settings
+        lifecycle, settings = self._lifecycle, self.settings
         slot, places, txids = batch
         lease_period = settings.lease_period
         expires_at = None if lease_period is None or settings.at_most_once else now + lease_period
@@ -268,7 +290,7 @@ class Queue:
 
     def _release_barriers(self, now: int) -> list[QueueDelivery]:
         """Release barriers at the head of the queue to all consumers that they match."""
-        lifecycle = self.lifecycle
+        lifecycle = self._lifecycle
         deliveries: list[QueueDelivery] = []
         while lifecycle.barriers and lifecycle.barriers[0] == lifecycle.entries.head:
             place = lifecycle.barriers[0]
@@ -292,15 +314,25 @@ class Queue:
         return self._has_more or self.dispatch.is_behind
 
     @property
+    def has_deliverable(self) -> bool:
+        """True if there are messages that consumers with room might get."""
+        lifecycle = self._lifecycle
+        return bool(
+            lifecycle.entries.state_counts[AVAILABLE]
+            or lifecycle.barriers
+            or lifecycle.inactive_count
+        )
+
+    @property
     def is_stalled(self) -> bool:
         """True if `assign_messages` could not read messages: retry when that may have changed."""
         return self.dispatch.is_stalled
 
     def _may_arrive(self, bookmark: PublisherSequence) -> bool:
         """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
-        if self.lifecycle.entries.has_arrived(bookmark):
+        if self._lifecycle.entries.has_arrived(bookmark):
             return self._is_missing(bookmark)
-        return self.lifecycle.inactive_count > 0 or not self._was_recorded(bookmark)
+        return self._lifecycle.inactive_count > 0 or not self._was_recorded(bookmark)
 
     # other instances
 
@@ -360,8 +392,9 @@ class Queue:
 
     def apply_remote_event(self, event: QueueEvent, now: int) -> None:
         """Apply an event that another instance has recorded."""
+        lifecycle = self.lifecycle
         self.remote_events.apply_event(event, now)
-        self.lifecycle.flush(now)
+        lifecycle.flush(now)
 
     def apply_claims(
         self, claims: Iterable[tuple[PublisherSequence, OwnershipClaim]], now: int
@@ -375,7 +408,7 @@ class Queue:
 
     def drain_events(self) -> list[QueueEvent]:
         """Return the events to record since the last call, in this order."""
-        lifecycle = self.lifecycle
+        lifecycle = self._lifecycle
         if lifecycle.unrecorded_early_acks:
             unrecorded_early_acks, lifecycle.unrecorded_early_acks = (
                 lifecycle.unrecorded_early_acks,
@@ -437,7 +470,7 @@ class Queue:
 
         It may be earlier than needed, and never is later.
         """
-        return self.lifecycle.next_deadline
+        return self._lifecycle.next_deadline
 
     # inspection
 
@@ -454,8 +487,8 @@ class Queue:
     @property
     def leased_count(self) -> int:
         """Number of messages that consumers have and have not acknowledged."""
-        return len(self.lifecycle.leases)
+        return len(self._lifecycle.leases)
 
     def watch(self, watcher: QueueBrowser | None) -> None:
-        """Notify a watcher of the visible messages, None for no watcher."""
+        """Notify a watcher of the visible messages that follow, None for no watcher."""
         self.lifecycle.watcher = watcher

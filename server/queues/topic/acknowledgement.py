@@ -97,6 +97,10 @@ class QueueAckHandler:
         self._on_change: Final = on_change
         self._services: Final = services
 
+    def defer(self, execute: Callable[[], None]) -> None:
+        """Have acknowledgements executed soon; see `DeliveryScheduler.add_acknowledgements`."""
+        self._services.deliveries.add_acknowledgements(execute)
+
     def acknowledge(
         self, bookmarks: Sequence[PublisherSequence], terms: AckTerms
     ) -> QueueAckResult:

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
+from server.queues.core.message_state import earlier
 from server.queues.topic.delivery_batch import QueueDeliveryBatch, lease_key
 from server.queues.topic.stalled_consumers import StalledConsumers
 from server.storage.journal import JournalUnreadableError
@@ -77,7 +78,7 @@ class QueueDeliveryTask:
         self._delivery_for: Final = delivery_for
         self._services: Final = services
         self._delivery_by_subscription: dict[Subscription, MessageDelivery] = {}
-        self._stalled_consumers: Final = StalledConsumers(services.clock)
+        self._stalled_consumers: Final = StalledConsumers(services)
         self._outgoing: deque[QueueDelivery] = deque()
         self._is_awake = False
         self._is_stalled = False
@@ -91,6 +92,19 @@ class QueueDeliveryTask:
         elif not self._is_stalled:
             self._is_awake = True
             self._services.deliveries.add_queue(self)
+
+    def wake_for_room(self) -> None:
+        """Schedule a delivery slice if it has something to do, now that consumers have more room.
+
+        An acknowledgement makes room, and most queues have nothing left to deliver then.
+        """
+        if self._core.has_deliverable or self._shared_queue.is_shared or self._needs_timer():
+            self.wake()
+
+    @property
+    def is_paused(self) -> bool:
+        """True while deliveries are paused because the log cannot be read."""
+        return self._is_stalled
 
     def forget_subscription(self, subscription: Subscription) -> None:
         """Forget an ended subscription; a no-op if nothing was delivered to it."""
@@ -175,13 +189,12 @@ class QueueDeliveryTask:
             return  # the consumer has been detached meanwhile, and its leases have ended
         subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
         txids = delivery.txids if is_fresh else self._leased_txids(delivery)
-        parts = list(self._message_cache.find(txids))
-        present = [part for part in parts if part is not None]
+        present = [part for part in self._message_cache.find(txids) if part is not None]
         lease_until, wall_clock_lead_us = delivery.lease_until, self._services.wall_clock_lead_us
         lease = lease_key(None if lease_until is None else lease_until + wall_clock_lead_us)
         for batch in [present] if len(present) == 1 else _by_publisher_and_keys(present):
             self._send_batch(subscription, QueueDeliveryBatch(batch, lease))
-        self._stalled_consumers.record_sent(delivery.consumer, self._services.now_us, lease_until)
+        self._stalled_consumers.record_sent(delivery.consumer, lease_until)
 
     def _leased_txids(self, delivery: QueueDelivery) -> Sequence[int]:
         """Return the txids of a delivery that are still leased to its consumer.
@@ -214,16 +227,22 @@ class QueueDeliveryTask:
     # time
 
     def _schedule_deadline(self) -> None:
-        deadlines = (self._core.next_deadline, self._shared_queue.next_deadline)
-        next_deadline = min(
-            (deadline for deadline in deadlines if deadline is not None), default=None
-        )
-        if next_deadline is None or (
-            self._timer_at is not None and self._timer_at <= next_deadline
-        ):
+        next_deadline = self._next_deadline()
+        if next_deadline is None or not self._needs_timer():
             return
         self._start_timer(max((next_deadline - self._services.now_us) / _MICROSECONDS, _MIN_DELAY))
         self._timer_at = next_deadline
+
+    def _next_deadline(self) -> int | None:
+        """Return the time of the next slice if nothing happens before; None for none."""
+        return earlier(self._core.next_deadline, self._shared_queue.next_deadline)
+
+    def _needs_timer(self) -> bool:
+        """Return True if the next slice is due before the timer would call it."""
+        next_deadline = self._next_deadline()
+        return next_deadline is not None and (
+            self._timer_at is None or next_deadline < self._timer_at
+        )
 
     def _start_timer(self, seconds: float) -> None:
         self._cancel_timer()

@@ -28,6 +28,7 @@ from server.storage.journal.format.layout import (
     TXID,
 )
 from server.storage.journal.publisher_table import publisher_part
+from server.storage.journal.write.blocks import each
 from server.topics.log_feed import make_recorded_messages
 from server.topics.subscriptions.matching.filter_set import FilterSet
 
@@ -109,7 +110,8 @@ class Enqueuer:
                     make_recorded_messages(batch.entry_at(position))
                 )
                 if recorded.bodies:
-                    times = self._steady_times(recorded.txids, (recorded.timestamp_us,))
+                    moments = [*each(recorded.timestamps_us, 1)]
+                    times = self._steady_times(recorded.txids, moments)
                     enqueue(recorded.txids, times, recorded.client, recorded.sequences, details)
             return
         path = batch.origin.path
@@ -248,9 +250,13 @@ def context_of(
 
 def pick(recorded: RecordedBatch, positions: Sequence[int]) -> RecordedBatch:
     """Return the messages at some positions."""
+    moments = recorded.timestamps_us
     return recorded._replace(
         bodies=[recorded.bodies[position] for position in positions],
         txids=[recorded.txids[position] for position in positions],
+        timestamps_us=moments
+        if isinstance(moments, int)
+        else [moments[position] for position in positions],
         sequences=[recorded.sequences[position] for position in positions],
         sow_keys=[recorded.sow_keys[position] for position in positions]
         if recorded.sow_keys

@@ -117,7 +117,7 @@ class QueueFilterMatcher:
         """
         results: list[Collection[Hashable]] = []
         try:
-            parts = list(self._message_cache.find(txids))
+            parts = self._message_cache.find(txids)
         except JournalUnreadableError as problem:
             self._on_unreadable(problem)
             raise UnmatchedError(str(problem)) from problem

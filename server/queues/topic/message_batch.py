@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.queues.topic.enqueue import context_of
 from server.storage.journal.format.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
+from server.storage.journal.write.blocks import each
 from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def make_recorded_batch(recorded: RecordedBatch) -> QueueMessageBatch:
         recorded.txids,
         recorded.sequences,
         recorded.bodies,
-        [recorded.timestamp_us] * count,
+        [*each(recorded.timestamps_us, count)],
         lambda _: envelope,
         _MESSAGE_OVERHEAD,
     )

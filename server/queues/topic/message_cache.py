@@ -10,7 +10,7 @@ Messages that are not on stable storage yet cannot be read back, so they are kep
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.queues.topic.message_batch import (
@@ -132,7 +132,7 @@ class MessageCache:
         while batches and batches[0].txids[-1] < first:
             self._evict_batch(batches.popleft())
 
-    def find(self, txids: Sequence[int]) -> Iterator[QueueBatchPart | None]:
+    def find(self, txids: Sequence[int]) -> list[QueueBatchPart | None]:
         """Find messages by their txids, in the given order.
 
         Returns:
@@ -142,16 +142,18 @@ class MessageCache:
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
+        parts: list[QueueBatchPart | None] = []
         start = 0
         while start < len(txids):
             batch = self._index.find(txids[start]) or self._read_from_log(txids[start])
             if batch is None:
-                yield None
+                parts.append(None)
                 start += 1
             else:
                 positions = batch.positions(txids, start)
-                yield QueueBatchPart(batch, positions)
+                parts.append(QueueBatchPart(batch, positions))
                 start += len(positions)
+        return parts
 
     def get(self, txids: Sequence[int]) -> list[CachedMessage | None]:
         """Return messages one by one. See `find`."""

@@ -30,6 +30,7 @@ from server.queues.core import (
 )
 from server.queues.core.events import shifted, with_delays_from
 from server.queues.core.inspection import leases_of
+from server.queues.core.message_state import earlier
 from server.queues.topic.acknowledgement import QueueAckHandler
 from server.queues.topic.browser import QueueBrowser
 from server.queues.topic.dead_letters import DeadLetterPublisher
@@ -45,6 +46,8 @@ from server.queues.topic.scratch_memory import ScratchMemory
 from server.queues.topic.shared_queue import SharedQueue
 from server.security.permissions import UNLIMITED
 from server.storage.journal import JournalTopic
+from server.storage.journal.write.blocks import each
+from server.topics.log_feed import join_batches
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.subscriber_set import SubscriberEntry
 from server.topics.topic import Topic
@@ -72,6 +75,8 @@ if TYPE_CHECKING:
 
 _RETURN_BATCH_SIZE: Final = 256
 """Messages of a departing consumer that return to the queue per time slice."""
+_MAX_RECEIVED: Final = 1024
+"""Messages that may wait to be enqueued: enqueuing them takes about a time slice."""
 
 
 class QueueTopic(Topic):
@@ -101,6 +106,9 @@ class QueueTopic(Topic):
         "_enqueuer",
         "_journal",
         "_message_cache",
+        "_received",
+        "_received_count",
+        "_received_lead_us",
         "_recorded_topics",
         "_services",
         "ack_handler",
@@ -135,6 +143,9 @@ class QueueTopic(Topic):
         self._services: Final = services
         self._journal: Final = TopicJournal(log, message_type.name, spec.name)
         self._message_cache: Final = MessageCache(log, self.is_fed_by)
+        self._received: list[RecordedBatch] = []  # not enqueued yet
+        self._received_count = 0  # of messages
+        self._received_lead_us = 0  # of the wall clock when they were recorded
         self.shared_queue: Final = SharedQueue(spec, instance, self.wake, services)
         self._enqueuer: Final = Enqueuer(
             spec,
@@ -149,12 +160,13 @@ class QueueTopic(Topic):
             settings_of(spec),
             lambda: self._make_matcher(self._on_filter_failure),
             instance,
-            self.wake,
+            self._wake_for_room,
             self.shared_queue.was_recorded,
             ScratchMemory(log.journal.directory, self._log_out_of_space)
             if spec.file_backed_metadata
             else None,
             self.shared_queue.is_missing,
+            self._enqueue_received,
         )
         self.browser: Final = QueueBrowser(
             self.core, spec.name, message_type, functions, self._message_cache, services
@@ -210,11 +222,13 @@ class QueueTopic(Topic):
     @property
     def bytes_received(self) -> int:
         """Bytes of the messages received since the start."""
+        self._enqueue_received()
         return self._message_cache.bytes_recorded
 
     @property
     def bytes_cached(self) -> int:
         """Bytes of messages that are in memory."""
+        self._enqueue_received()
         return self._message_cache.memory_bytes
 
     def is_fed_by(self, topic: JournalTopic) -> bool:
@@ -248,19 +262,35 @@ class QueueTopic(Topic):
         self._services.log.when_settled(lambda: callback(None), *self._recorded_topics)
 
     def receive_batch(self, recorded: RecordedBatch) -> None:
-        """See `LogFeed.receive_batch`."""
-        self._enqueue_recorded(recorded)
+        """See `LogFeed.receive_batch`.
+
+        The messages are enqueued by the next delivery slice, or before anything else that depends
+        on them: enqueuing a batch costs about as much as some twenty messages of it.
+        """
+        lead_us = self._services.wall_clock_lead_us
+        if lead_us != self._received_lead_us:  # the wall clock has been set
+            self._enqueue_received()
+            self._received_lead_us = lead_us
+        self._received.append(recorded)
+        self._received_count += len(recorded.txids)
+        if self._received_count >= _MAX_RECEIVED or self._delivery_task.is_paused:
+            self._enqueue_received()
         self.wake()
 
-    def _enqueue_recorded(self, recorded: RecordedBatch) -> None:
-        recorded, details = self._enqueuer.select_messages(recorded)
-        if not recorded.bodies:
+    def _enqueue_received(self) -> None:
+        """Enqueue the messages that have been received and not enqueued yet."""
+        if not self._received:
             return
-        self._message_cache.cache_recorded(recorded)
-        times = [recorded.timestamp_us - self._services.wall_clock_lead_us] * len(recorded.txids)
-        self.core.lifecycle.enqueue(
-            recorded.txids, times, recorded.client, recorded.sequences, details
-        )
+        received, self._received, self._received_count = self._received, [], 0
+        lead_us = self._received_lead_us
+        for batch in join_batches(received):
+            recorded, details = self._enqueuer.select_messages(batch)
+            if not recorded.bodies:
+                continue
+            self._message_cache.cache_recorded(recorded)
+            moments, count = recorded.timestamps_us, len(recorded.txids)
+            times = [moment - lead_us for moment in each(moments, count)]
+            self.core.enqueue(recorded.txids, times, recorded.client, recorded.sequences, details)
 
     def report_double_publish(
         self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
@@ -361,9 +391,12 @@ class QueueTopic(Topic):
         """Schedule a delivery slice."""
         self._delivery_task.wake()
 
+    def _wake_for_room(self) -> None:
+        self._delivery_task.wake_for_room()
+
     def recover_messages(self, batch: EntryBatch) -> None:
         """Enqueue messages that were in the log before the start."""
-        self._enqueuer.enqueue_entries(batch, self.core.lifecycle.enqueue)
+        self._enqueuer.enqueue_entries(batch, self.core.enqueue)
 
     def replay(self, domain_event: DomainQueueEvent, txid: int, arrived_at: int | None) -> None:
         """Apply an event that was in the log before the start.
@@ -396,8 +429,8 @@ class QueueTopic(Topic):
         self.wake()
 
     def _evict_and_wake(self) -> None:
-        """Free cached messages that have left the queue, and schedule a delivery slice."""
-        self.wake()
+        """Free cached messages that have left the queue, and let consumers have others."""
+        self._wake_for_room()
         self._message_cache.evict_before(self._first_needed_txid())
 
     def _retention_txid(self) -> int:
@@ -406,12 +439,8 @@ class QueueTopic(Topic):
 
     def _first_needed_txid(self) -> int | None:
         """Return the oldest txid that may still be read, None if there is none."""
-        needed = (
-            self.core.oldest_txid,
-            self.browser.first_needed_txid,
-            self.dead_letters.first_needed_txid,
-        )
-        return min((txid for txid in needed if txid is not None), default=None)
+        first = earlier(self.core.oldest_txid, self.browser.first_needed_txid)
+        return earlier(first, self.dead_letters.first_needed_txid)
 
     # failures
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from server.queues.core import Consumer
+    from server.queues.topic.context import QueueServices
     from server.topics.subscriptions.subscription import Subscription
-    from server.util.clock import Clock
 
 _CHECK_INTERVAL_S: Final = 0.05
 """Interval between two checks of held-back consumers."""
@@ -22,26 +22,25 @@ class StalledConsumers:
     """The consumers of one queue that do not read.
 
     Args:
-        clock: calls the checks.
+        services: the server's services for the queue.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock: Final = clock
+    def __init__(self, services: QueueServices) -> None:
+        self._services: Final = services
         # by consumer with unread messages: the end of the first lease since then
         self._hold_back_times: dict[Consumer, int] = {}
         self._held_back_consumers: set[Consumer] = set()
 
-    def record_sent(self, consumer: Consumer, now: int, lease_until: int | None) -> None:
+    def record_sent(self, consumer: Consumer, lease_until: int | None) -> None:
         """Hold a consumer back if needed, after messages have been sent to it.
 
         Args:
             consumer: the consumer.
-            now: the time, in microseconds since 1970.
             lease_until: the end of their lease; None for never.
         """
         if lease_until is None or not _is_behind(consumer):
             self._hold_back_times.pop(consumer, None)
-        elif now >= self._hold_back_times.setdefault(consumer, lease_until):
+        elif self._services.now_us >= self._hold_back_times.setdefault(consumer, lease_until):
             if not self._held_back_consumers:
                 self._schedule_check()
             self._held_back_consumers.add(consumer)
@@ -53,7 +52,7 @@ class StalledConsumers:
             self._hold_back_times.pop(consumer, None)
 
     def _schedule_check(self) -> None:
-        self._clock.call_later(_CHECK_INTERVAL_S, self._check_consumers)
+        self._services.clock.call_later(_CHECK_INTERVAL_S, self._check_consumers)
 
     def _check_consumers(self) -> None:
         for consumer in tuple(self._held_back_consumers):
