@@ -442,7 +442,7 @@ class MessageLifecycle:
 
     @property
     def next_deadline(self) -> int | None:
-        """The time at which to call `process_timeouts`, or an earlier one; None for never."""
+        """The time at which to call `process_deadlines`, or an earlier one; None for never."""
         earliest = earlier(self.leases.next_deadline, self._retry_timers.next_deadline)
         earliest = earlier(earliest, self._expiration_timers.next_deadline)
         return earlier(earliest, self._early_ack_deadline)
@@ -455,10 +455,10 @@ class MessageLifecycle:
         return oldest + self.settings.deferred_ack_expiration
 
     def has_overdue_messages(self, now: int) -> bool:
-        """Return whether `process_timeouts` has left messages that expired a while ago."""
+        """Return whether `process_deadlines` has left messages that expired a while ago."""
         return self._expiration_timers.has_overdue(now)
 
-    def process_timeouts(self, now: int, limit: int) -> None:
+    def process_deadlines(self, now: int, limit: int) -> None:
         """Process timeouts: end leases, retry, expire messages, drop deferred acknowledgements.
 
         Args:

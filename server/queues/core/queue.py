@@ -232,7 +232,7 @@ class Queue:
             the event that they have caused is stored.
         """
         lifecycle = self.lifecycle
-        lifecycle.process_timeouts(now, max_delivered)
+        lifecycle.process_deadlines(now, max_delivered)
         deliveries: list[QueueDelivery] = []
         self._has_more = (lifecycle.leases.next_deadline or now + 1) <= now
         if lifecycle.has_overdue_messages(now):  # expired messages must not be delivered
@@ -359,7 +359,7 @@ class Queue:
         if transferred:
             lifecycle.events.append(Transferred(now, transferred, owner, transfer_counts))
         lifecycle.flush(now)
-        lifecycle.process_timeouts(now, MAX_DELIVERED_MESSAGES)
+        lifecycle.process_deadlines(now, MAX_DELIVERED_MESSAGES)
         return transferred
 
     def resolve_dual_ownership(
