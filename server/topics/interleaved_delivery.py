@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from amperage.wire.frame_slices import HeaderParts, framed_by_key
-from server.topics.subscriptions.delivery.delivery import pays_by_connection
+from server.topics.subscriptions.delivery.delivery import is_cheaper_by_connection
 
 if TYPE_CHECKING:
     from server.topics.sow_topic import SowTopic
@@ -142,7 +142,7 @@ class InterleavedDelivery:
         # Connections get their messages without filters first:
         if any(one.outbox in self._parts for one in shared):
             return False
-        return pays_by_connection(covered, len(self._parts), with_recipients)
+        return is_cheaper_by_connection(covered, len(self._parts), with_recipients)
 
     def _replace(self, key: int, deliveries: PlainDeliveries) -> None:
         """Replace the deliveries of messages with a key."""

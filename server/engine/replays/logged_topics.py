@@ -23,7 +23,7 @@ from server.topics.subscriptions.delivery.delivery import (
     DirectDelivery,
     deliver_run,
     hand_over,
-    pays_by_connection,
+    is_cheaper_by_connection,
 )
 from server.topics.subscriptions.delivery.logged_batch import (
     LoggedBatch,
@@ -230,7 +230,7 @@ class ReplayTopics:
                 return False
             covered += lane_count
             with_recipients += lane_count > 0
-        return pays_by_connection(covered, len(self._lanes), with_recipients)
+        return is_cheaper_by_connection(covered, len(self._lanes), with_recipients)
 
     def _add_to_lanes(self, kind: int, raw_range: RawEntryRange) -> int | None:
         """Add a kind of entry to the lanes that get it; return their number, None if it cannot."""

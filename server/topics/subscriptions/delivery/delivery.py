@@ -70,7 +70,7 @@ def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope
             give_up_on(subscriptions, error)
 
 
-def pays_by_connection(covered: int, connections: int, topics: int) -> bool:
+def is_cheaper_by_connection(covered: int, connections: int, topics: int) -> bool:
     """Return whether messages of several topics are better framed connection by connection.
 
     Args:
