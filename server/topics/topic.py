@@ -23,7 +23,7 @@ from server.topics.subscriptions.delivery.delivery import (
     Delivery,
     DirectDelivery,
     Recipient,
-    hand_over,
+    deliver_to_all,
     header_start,
 )
 from server.topics.subscriptions.delivery.delivery_cache import DeliveryCache
@@ -306,7 +306,10 @@ class Topic(SubscriberSet):
             recipients = prepared(matched)
             if recipients is None:
                 recipients = self._recipients_of(matched)
-            for delivery, subscriptions in recipients:  # `hand_over`, inlined: the call is costly
+            for (
+                delivery,
+                subscriptions,
+            ) in recipients:  # `deliver_to_all`, inlined: the call is costly
                 try:
                     delivery.deliver((body,), envelope)
                 except Exception as error:  # of any kind: the publisher must not be affected
@@ -394,10 +397,10 @@ def _hand_over_in_order(
 ) -> None:
     """Deliver messages so that each connection gets them in order, in all presentations."""
     if len(bodies) == 1 or _are_apart(recipients):
-        hand_over(recipients, bodies, envelope)
+        deliver_to_all(recipients, bodies, envelope)
     else:
         for body in bodies:
-            hand_over(recipients, (body,), envelope)
+            deliver_to_all(recipients, (body,), envelope)
 
 
 def _are_apart(recipients: Sequence[Recipient]) -> bool:

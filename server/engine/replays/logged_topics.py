@@ -22,7 +22,7 @@ from server.storage.journal import MESSAGES, JournalEntryKind
 from server.topics.subscriptions.delivery.delivery import (
     DirectDelivery,
     deliver_run,
-    hand_over,
+    deliver_to_all,
     is_cheaper_by_connection,
 )
 from server.topics.subscriptions.delivery.logged_batch import (
@@ -209,7 +209,7 @@ class ReplayTopics:
             for position in range(len(batch)):
                 entry = batch.entry_at(position)
                 recipients, envelope = self._find_recipients(topic, entry)
-                hand_over(recipients, (entry.body,), envelope)
+                deliver_to_all(recipients, (entry.body,), envelope)
 
     def _is_interleaved(self, raw_range: RawEntryRange) -> bool:
         """Prepare for messages of several topics; return whether each connection gets one write."""

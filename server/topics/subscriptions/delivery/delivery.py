@@ -55,7 +55,9 @@ Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
 """A delivery, and the subscriptions that it was made for."""
 
 
-def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope: Envelope) -> None:
+def deliver_to_all(
+    recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope: Envelope
+) -> None:
     """Deliver messages; a failed delivery ends its subscriptions (see `SubscriptionFailures`).
 
     Args:
