@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.regex.budget import SearchAllowance, TooCostlyError
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 
 if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
@@ -95,7 +95,7 @@ class PatternIndex:
                 if chosen.matches_topic(name, allowances[chosen.subscriber.number]):
                     places.update(pattern.subscriptions)
             except TooCostlyError as error:
-                give_up_on(pattern.subscriptions, error)
+                end_failed_subscriptions(pattern.subscriptions, error)
         return sorted(places, key=places.__getitem__)
 
     def _choose_gram(self, needle: str) -> str:

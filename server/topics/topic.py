@@ -31,7 +31,7 @@ from server.topics.subscriptions.delivery.delivery_hooks import WatchedDelivery
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.delivery.sink import SinkDelivery
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.subscriptions.matching.equality_lookup import (
     MAX_LOOKUP_BATCH_SIZE,
     EqualityLookup,
@@ -313,7 +313,7 @@ class Topic(SubscriberSet):
                 try:
                     delivery.deliver((body,), envelope)
                 except Exception as error:  # of any kind: the publisher must not be affected
-                    give_up_on(subscriptions, error)
+                    end_failed_subscriptions(subscriptions, error)
 
     def _try_send_directly(self, filter_: Filter, body: bytes, envelope: Envelope) -> bool:
         """Send a message to a filter's only user if it needs just an id; return whether it was."""

@@ -18,7 +18,7 @@ from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.pattern_index import PatternIndex
 from server.topics.sow_topic import DerivedTopic, RecordTopic, SowTopic
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.subscriptions.subscription import Subscription
 from server.topics.topic import NULL_TOPIC, NullTopic, Topic
 from server.topics.topic_journal import TopicJournal
@@ -282,7 +282,7 @@ class TopicTable:
                 if _attach_if_entitled(topic, subscription):
                     self._attached_topics[subscription].add(topic)
             except Exception as error:  # of any kind: the user of the topic must not be affected
-                give_up_on((subscription,), error)
+                end_failed_subscriptions((subscription,), error)
         self._topics[message_type, name] = topic
         self._kept_bytes += _size_of(topic)
         if self._kept_bytes > self._max_kept_bytes and not self._unchecked_topics:

@@ -32,7 +32,7 @@ from server.topics.subscriptions.delivery.logged_batch import (
     logged_frames,
     logged_header,
 )
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
@@ -197,7 +197,9 @@ class ReplayTopics:
                     if count:
                         lane.writer.write_run(frames, count)
                 except Exception as error:  # any error: the other connections go on
-                    give_up_on([one for one in self._subscriptions if one.outbox is outbox], error)
+                    end_failed_subscriptions(
+                        [one for one in self._subscriptions if one.outbox is outbox], error
+                    )
             return
         for batch in raw_range.batches():
             topic = self._find_topic(batch.topic)
@@ -327,7 +329,7 @@ class ReplayTopics:
             ):
                 return subscriber.get_read_permit(topic.name)
         except TooCostlyError as error:
-            give_up_on((subscription,), error)
+            end_failed_subscriptions((subscription,), error)
         return _NO_PERMIT
 
 
@@ -344,4 +346,4 @@ def _send(batch: LoggedBatch, recipients: Sequence[Recipient]) -> None:
         try:
             deliver_run(batch, delivery)
         except Exception as error:  # any error: the other subscriptions of the reader go on
-            give_up_on(subscriptions, error)
+            end_failed_subscriptions(subscriptions, error)

@@ -18,7 +18,7 @@ from server.queues.topic.delivery_batch import QueueDeliveryBatch, lease_key
 from server.queues.topic.stalled_consumers import StalledConsumers
 from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.delivery.delivery import deliver_run
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.util.clock import no_timer
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class QueueDeliveryTask:
                 )
             deliver_run(batch, delivery)
         except Exception as error:  # of any kind: it must not affect the other consumers
-            give_up_on((subscription,), error)
+            end_failed_subscriptions((subscription,), error)
 
     # time
 

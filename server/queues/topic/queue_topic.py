@@ -48,7 +48,7 @@ from server.security.permissions import UNLIMITED
 from server.storage.journal import JournalTopic
 from server.storage.journal.write.blocks import each
 from server.topics.log_feed import join_batches
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.subscriptions.subscriber_set import SubscriberEntry
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
@@ -451,7 +451,7 @@ class QueueTopic(Topic):
             if (filter_ := self._effective_form(subscription).filter) is not None
             and to_text(filter_) == consumer_filter.text
         ]
-        give_up_on(subscriptions, error)
+        end_failed_subscriptions(subscriptions, error)
 
     def _log_out_of_space(self, problem: OSError) -> None:
         self._services.events.emit("1D-0021", queue=self.name, problem=problem.strerror)

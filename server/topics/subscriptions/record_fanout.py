@@ -61,7 +61,7 @@ from server.topics.subscriptions.delivery.record_delivery import (
 )
 from server.topics.subscriptions.delivery.sink import ChangeSink, SinkFramer
 from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.subscriptions.matching.filter_set import Filter, match_record
 from server.topics.subscriptions.paging.page import FindRecord, Page
 from server.topics.subscriptions.paging.pages import TopicPages
@@ -272,7 +272,7 @@ class RecordFanout(SubscriberSet):
             try:
                 delivery.deliver(message)
             except Exception as error:  # no error of a subscription may fail the change
-                give_up_on(subscriptions, error)
+                end_failed_subscriptions(subscriptions, error)
         if self._pages:
             self._pages.apply_change(change, envelope, message)
 
@@ -326,14 +326,14 @@ class RecordFanout(SubscriberSet):
                 try:
                     deliver_run(delivery, part, envelope, self._delta_encoder)
                 except Exception as error:  # no error of a subscription may fail the change
-                    give_up_on(subscriptions, error)
+                    end_failed_subscriptions(subscriptions, error)
 
     def _update_aggregates(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         for subscription, aggregate in self._aggregates.items():
             try:
                 aggregate.handle_change(change, envelope, reason)
             except Exception as error:  # no error of a subscription may fail the change
-                give_up_on((subscription,), error)
+                end_failed_subscriptions((subscription,), error)
 
     def _recipients_of(self, change: RecordChange, envelope: Envelope) -> Sequence[_Recipient]:
         """Return the recipients of a change, of all subscriptions without a page."""

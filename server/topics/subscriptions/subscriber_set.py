@@ -19,7 +19,7 @@ from mypy_extensions import mypyc_attr
 
 from server.security.permissions import UNLIMITED
 from server.topics.subscriptions.entitlement_limits import entitled
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.subscriptions.matching.filter_set import NO_FILTERS, Filter, FilterSet
 from server.topics.subscriptions.subscription import Subscription
 from server.util.multimap import members, with_item, without_item
@@ -228,7 +228,7 @@ class SubscriberSet:
 
     def end_subscriptions(self, error: Exception) -> None:
         """End all subscriptions, since the messages of the topic cannot be made."""
-        give_up_on(self._subscriptions, error)
+        end_failed_subscriptions(self._subscriptions, error)
 
     def _owners_of(self, filter_: Filter) -> Collection[int]:
         """Return the numbers of the connections that have a filter."""
@@ -236,7 +236,7 @@ class SubscriberSet:
 
     def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
-        give_up_on([entry.subscription for entry in _entries_of(filter_)], error)
+        end_failed_subscriptions([entry.subscription for entry in _entries_of(filter_)], error)
 
 
 def _entries_of(filter_: Filter) -> Collection[SubscriberEntry]:

@@ -18,7 +18,7 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.message_batch import MessageBatch
 from server.topics.subscriptions.delivery.outbox import LARGE_BODY
 from server.topics.subscriptions.delivery.presentation import Presentation
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 
 if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
@@ -69,7 +69,7 @@ def deliver_to_all(
         try:
             delivery.deliver(bodies, envelope)
         except Exception as error:  # no error of a subscription may fail the publish
-            give_up_on(subscriptions, error)
+            end_failed_subscriptions(subscriptions, error)
 
 
 def is_cheaper_by_connection(covered: int, connections: int, topics: int) -> bool:

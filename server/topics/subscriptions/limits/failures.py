@@ -114,7 +114,7 @@ class SubscriptionFailures:
         )
 
 
-def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:
+def end_failed_subscriptions(subscriptions: Iterable[Subscription], error: Exception) -> None:
     """Report a failure on behalf of some subscriptions. See `SubscriptionFailures`."""
     for subscription in subscriptions:
         subscriber, topic = subscription.subscriber, subscription.selector.text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.topics.subscriptions.delivery.record_conflation import RecordMessageForm
 from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
-from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.topics.subscriptions.matching.filter_set import Filter, FilterSet, match_record
 from server.topics.subscriptions.paging.page import FindRecord, Page
 from server.topics.subscriptions.paging.result_set import ResultSet
@@ -138,7 +138,7 @@ class TopicPages:
                     change.record if matches else None, change.previous, message
                 )
             except Exception as error:  # no error of a subscription may fail the change
-                give_up_on(
+                end_failed_subscriptions(
                     [
                         one
                         for one, its in self._entries.items()
@@ -149,7 +149,9 @@ class TopicPages:
 
     def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
-        give_up_on([one for one, its in self._entries.items() if its.filter is filter_], error)
+        end_failed_subscriptions(
+            [one for one, its in self._entries.items() if its.filter is filter_], error
+        )
 
     def _result_set_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
         """Return a complete result set, or else a new one, which has to be filled."""
