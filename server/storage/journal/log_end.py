@@ -34,8 +34,8 @@ from server.storage.journal.format.layout import (
     PAGE,
     RECORD_SIZE,
     TIMESTAMP,
+    CommitMark,
     EntryRow,
-    FileWatermark,
     unpack_mark,
 )
 from server.storage.journal.format.records import read_bodies, read_intact_records, read_rows, slots
@@ -90,7 +90,7 @@ class _RecordSlot(NamedTuple):
     number: int
     row: EntryRow | None = None
     data: bytes | None = None
-    watermark: FileWatermark | None = None
+    watermark: CommitMark | None = None
 
     @property
     def proven_durable(self) -> int:
@@ -167,7 +167,7 @@ def find_file_extent(
     proven_number = (
         durable_txid - first_txid
     )  # the number of the last entry that is known to have been durable
-    watermark: FileWatermark | None = None
+    watermark: CommitMark | None = None
     for scanned in _walk(source, first_txid):
         if (
             isinstance(scanned, _IntactSlots) and not undecided
@@ -285,7 +285,7 @@ def _read_intact_slots(
     return _IntactSlots(source, start, records, starts, ends)
 
 
-def find_mark(source: ByteSource, first_txid: int, start: int, count: int) -> FileWatermark | None:
+def find_mark(source: ByteSource, first_txid: int, start: int, count: int) -> CommitMark | None:
     """Find the mark in a range of slots; a file has one at most.
 
     Args:

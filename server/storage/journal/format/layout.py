@@ -124,7 +124,7 @@ class FileSeal:
 
 
 @dataclass(frozen=True, slots=True)
-class FileWatermark:
+class CommitMark:
     """A durability watermark, written after the last record of a file.
 
     Attributes:
@@ -209,17 +209,17 @@ def unpack_seal(page: bytes) -> FileSeal | None:
     return FileSeal(count, bodies_end, extras_count, first, last) if magic == _SEAL_MAGIC else None
 
 
-def pack_mark(watermark: FileWatermark) -> bytes:
+def pack_mark(watermark: CommitMark) -> bytes:
     """Encode a mark, for the beginning of the place of a record."""
     return with_checksum(_MARK.pack(MARK_MAGIC, watermark.next_txid, watermark.bodies_end))
 
 
-def unpack_mark(block: bytes) -> FileWatermark | None:
+def unpack_mark(block: bytes) -> CommitMark | None:
     """Decode the mark at the beginning of a block; None if there is no intact one."""
     if not block.startswith(MARK_MAGIC) or not has_checksum(block[:MARK_SIZE]):
         return None
     _, next_txid, bodies_end = _MARK.unpack_from(block)
-    return FileWatermark(next_txid, bodies_end)
+    return CommitMark(next_txid, bodies_end)
 
 
 def with_lag(record: bytes, lag: int) -> bytes:

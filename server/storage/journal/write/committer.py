@@ -24,7 +24,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from server.storage.journal.errors import JournalEvent, JournalNotice, reason
-from server.storage.journal.format.layout import RECORD_SIZE, FileWatermark, pack_mark
+from server.storage.journal.format.layout import RECORD_SIZE, CommitMark, pack_mark
 from server.storage.journal.storage import Disk, WriteChunk
 from server.storage.journal.write.commit_queue import CommitGroup, CommitStream
 from server.storage.journal.write.writer import JournalWriter
@@ -161,4 +161,4 @@ def make_file_watermark(stream: CommitStream) -> WriteChunk:
     place = stream.file.size - RECORD_SIZE * (stream.taken_count + 1)
     if place < stream.bodies_end:
         return place, b""
-    return place, pack_mark(FileWatermark(stream.next_txid, stream.bodies_end))
+    return place, pack_mark(CommitMark(stream.next_txid, stream.bodies_end))
