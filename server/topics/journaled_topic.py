@@ -144,7 +144,7 @@ class JournaledTopic(Topic):
         for position, body in enumerate(bodies):
             own = envelope.for_message(position)
             try:
-                self.journal.refuse_duplicate(own)
+                self.journal.refuse_duplicate_message(own)
                 self.journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
                 refusals.append(refusal_of(position, error))
@@ -350,7 +350,7 @@ class JournaledSowTopic(SowTopic):
         )
 
     def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
-        self.journal.refuse_duplicate(envelope)
+        self.journal.refuse_duplicate_message(envelope)
         sow = self._sow
         record = sow.prepare_record(
             body,
@@ -463,7 +463,7 @@ class JournaledSowTopic(SowTopic):
         The command may have arrived from another instance since it was found to be new, so this
         checks for a duplicate again.
         """
-        self.journal.refuse_duplicate(envelope)
+        self.journal.refuse_duplicate_message(envelope)
         self._sow.table.ensure_space_to_remove(records)
         keys = json_text([record.key for record in records])
         return self.journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)

@@ -306,10 +306,7 @@ class Topic(SubscriberSet):
             recipients = prepared(matched)
             if recipients is None:
                 recipients = self._recipients_of(matched)
-            for (
-                delivery,
-                subscriptions,
-            ) in recipients:  # `deliver_to_all`, inlined: the call is costly
+            for delivery, subscriptions in recipients:  # `deliver_to_all`, inlined for speed
                 try:
                     delivery.deliver((body,), envelope)
                 except Exception as error:  # of any kind: the publisher must not be affected

@@ -109,7 +109,7 @@ class TopicJournal:
         """Call back when everything published so far is settled; see `TransactionLog`."""
         self.log.when_settled(then, self.topic)
 
-    def refuse_duplicate(self, envelope: Envelope) -> None:
+    def refuse_duplicate_message(self, envelope: Envelope) -> None:
         """Refuse a message that its publisher has published before.
 
         Raises:

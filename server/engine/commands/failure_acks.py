@@ -58,7 +58,7 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
         session.engine.audit.log_rate_limited("02-0001", session.audit_party, **entry)
 
 
-def refuse_duplicate(session: Session, header: Header) -> None:
+def refuse_duplicate_command(session: Session, header: Header) -> None:
     """Refuse a recorded command, if its publisher has sent it before.
 
     Raises:

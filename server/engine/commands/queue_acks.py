@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from config_schema.units import UnitError, parse_interval
 from server.engine.commands.acks import acknowledge, wants
 from server.engine.commands.errors import CommandRefusedError
-from server.engine.commands.failure_acks import refuse_duplicate
+from server.engine.commands.failure_acks import refuse_duplicate_command
 from server.engine.commands.parsing.options import option_refusal, split_options
 from server.engine.commands.parsing.query_parameters import read_keys
 from server.engine.commands.parsing.topic_selection import read_filter
@@ -135,7 +135,7 @@ def acknowledge_messages(
     sequences = None if header.bookmark is None else _read_sequences(header.bookmark)
     if sequences is None and action.extends_leases:
         raise option_refusal("extend", "leases are extended by the bookmarks of their messages")
-    refuse_duplicate(session, header)
+    refuse_duplicate_command(session, header)
     publisher = session.client_hash, header.sequence or 0
     ack_terms = AckTerms(action.outcome, session.number, publisher, action.delay_us)
     acks = queue.ack_handler
@@ -158,7 +158,7 @@ def acknowledge_messages(
             result = yield from _process_found(
                 session, queue, batches, ack_terms, redrives=action.redrives
             )
-            refuse_duplicate(session, header)  # another instance may have sent it meanwhile
+            refuse_duplicate_command(session, header)  # another instance may have sent it meanwhile
             acks.acknowledge_places((), ack_terms)
     except (JournalUnavailableError, JournalUnreadableError, UnmatchedError) as error:
         raise CommandRefusedError("not stored", str(error)) from None

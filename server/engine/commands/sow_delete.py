@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge, wants
 from server.engine.commands.errors import CommandRefusedError
-from server.engine.commands.failure_acks import refuse_duplicate
+from server.engine.commands.failure_acks import refuse_duplicate_command
 from server.engine.commands.parsing.options import check_delete_options, split_options
 from server.engine.commands.parsing.query_parameters import read_keys
 from server.engine.commands.parsing.topic_selection import (
@@ -176,7 +176,7 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
             " could be deleted",
         )
-    refuse_duplicate(session, header)
+    refuse_duplicate_command(session, header)
     candidates = _DeletionCandidates()
     yield from _find(session, topics, selection, selector, candidates)
     if candidates.refused_count:
