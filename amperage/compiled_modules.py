@@ -85,7 +85,7 @@ COMPILED: Final = (
     "server.queues.topic.message_batch",
     "server.queues.topic.message_cache",
     "server.queues.topic.queue_journal",
-    "server.queues.topic.stalled_consumers",
+    "server.queues.topic.held_back_consumers",
     "server.queues.topic.queue_topic",
     "server.storage.journal.write.commit_queue",
     "server.storage.journal.write.blocks",

@@ -134,13 +134,13 @@ def test_what_cannot_be_looked_at_stays(unreadable: int, monkeypatch: pytest.Mon
     bench.publish(100)
     monkeypatch.setattr(CountingMatching, "unreadable", unreadable)
     got = bench.deliver()
-    assert bench.queue.is_stalled == (unreadable <= 100)
+    assert bench.queue.is_unreadable == (unreadable <= 100)
     bench.consumer("c", 1)
     taken = [*chain(*got.values()), *chain(*bench.deliver().values())]
     assert len(bench.consumers["c"].slots[0].held_places) == 1
     monkeypatch.undo()
     taken += chain(*bench.deliver().values())
-    assert not bench.queue.is_stalled
+    assert not bench.queue.is_unreadable
     assert len(taken) == len(set(taken))
     assert set(taken) >= {txid for txid in range(1, 101) if txid % 2 == 0 or txid % 3 == 0}
 
@@ -152,7 +152,7 @@ def test_a_barrier_that_cannot_be_looked_at_waits(monkeypatch: pytest.MonkeyPatc
     bench.queue.acknowledge(marks(1), bench.now)
     monkeypatch.setattr(CountingMatching, "unreadable", 2)
     assert bench.deliver() == {}
-    assert bench.queue.is_stalled
+    assert bench.queue.is_unreadable
     monkeypatch.undo()
     assert bench.deliver() == {"a": [2]}
 

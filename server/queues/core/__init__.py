@@ -34,7 +34,7 @@ Delivery. After every possible change, and at `queue.next_deadline`, call
 `Queue.assign_messages(now)`, once per scheduling round of the engine rather than once per message.
 Each delivery that it returns batches many messages. While `queue.is_behind`, call again soon,
 between other work. When `FilterMatcher` raises `UnmatchedError`, nothing is lost and
-`queue.is_stalled`: retry later.
+`queue.is_unreadable`: retry later.
 
 Acknowledgements. `parse_bookmarks` reads a list of bookmarks, `queue.acknowledge(bookmarks, now,
 client, outcome, delay)` applies it. For acknowledgements by key or filter, find the places

@@ -60,7 +60,7 @@ class Dispatch:
         slots: slots of consumers that get messages here, or hold some.
         scans: all scans, the one without a filter among them.
         is_behind: whether messages remain to be matched that consumers may wait for.
-        is_stalled: whether messages could not be read the last time.
+        is_unreadable: whether messages could not be read the last time.
         has_unserved_consumers: whether `assign_batches` has left consumers with room and no known
             message.
     """
@@ -79,7 +79,7 @@ class Dispatch:
         self.slots: dict[Consumer, ConsumerSlot] = {}
         self.scans: list[FilterScan] = []
         self.is_behind = False
-        self.is_stalled = False
+        self.is_unreadable = False
         self.has_unserved_consumers = False
         self._sources: dict[Hashable | None, FilterSource] = {}
         self._source_by_slot: dict[ConsumerSlot, FilterSource] = {}
@@ -215,10 +215,10 @@ class Dispatch:
         Returns:
             The rest of the limit.
         """
-        self.is_behind = self.is_stalled = False
+        self.is_behind = self.is_unreadable = False
         if self._has_fast_path:
             return limit
-        while not self.is_stalled:
+        while not self.is_unreadable:
             has_moved = False
             for scan in tuple(self.scans):
                 if scan not in self.scans:
@@ -268,7 +268,7 @@ class Dispatch:
                 if scan.matcher is not None:
                     matched.update(scan.matcher.match([txid])[0])
         except UnmatchedError:
-            self.is_stalled = True
+            self.is_unreadable = True
             return None
         return [
             slot.consumer
@@ -330,7 +330,7 @@ class Dispatch:
         except UnmatchedError:
             for rank in ranks:
                 scan.schedule_rematch(rank)
-            self.is_stalled = True
+            self.is_unreadable = True
             return False
         scan.matched_count += len(ranks)
         for rank, filters in zip(ranks, matches, strict=True):

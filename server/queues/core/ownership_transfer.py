@@ -177,7 +177,7 @@ class OwnershipTransfers:
 
         Call it when the queue has delivered all that it can.
         """
-        if self._queue.is_behind or self._queue.is_stalled:
+        if self._queue.is_behind or self._queue.is_unreadable:
             return []
         messages = list(self._answer_requests(now))
         if self._queue.lifecycle.entries.state_counts[FOREIGN]:

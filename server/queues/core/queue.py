@@ -259,7 +259,7 @@ class Queue:
             if max_delivered <= 0:
                 self._has_more = True
                 return 0
-            if dispatch.is_stalled or (
+            if dispatch.is_unreadable or (
                 remaining == max_matched and not dispatch.has_unserved_consumers
             ):
                 return max_delivered
@@ -324,9 +324,9 @@ class Queue:
         )
 
     @property
-    def is_stalled(self) -> bool:
+    def is_unreadable(self) -> bool:
         """True if `assign_messages` could not read messages: retry when that may have changed."""
-        return self.dispatch.is_stalled
+        return self.dispatch.is_unreadable
 
     def _may_arrive(self, bookmark: PublisherSequence) -> bool:
         """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""

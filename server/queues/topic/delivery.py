@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from server.queues.core.message_state import earlier
 from server.queues.topic.delivery_batch import QueueDeliveryBatch, lease_key
-from server.queues.topic.stalled_consumers import StalledConsumers
+from server.queues.topic.held_back_consumers import HeldBackConsumers
 from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.delivery.delivery import deliver_run
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
@@ -78,10 +78,10 @@ class QueueDeliveryTask:
         self._delivery_for: Final = delivery_for
         self._services: Final = services
         self._delivery_by_subscription: dict[Subscription, MessageDelivery] = {}
-        self._stalled_consumers: Final = StalledConsumers(services)
+        self._held_back_consumers: Final = HeldBackConsumers(services)
         self._outgoing: deque[QueueDelivery] = deque()
         self._is_awake = False
-        self._is_stalled = False
+        self._is_paused = False
         self._timer_at: int | None = None
         self._cancel_timer: Callable[[], None] = no_timer
 
@@ -89,7 +89,7 @@ class QueueDeliveryTask:
         """Schedule a delivery slice, unless deliveries are paused."""
         if self._is_awake:
             self._services.deliveries.note_addition()
-        elif not self._is_stalled:
+        elif not self._is_paused:
             self._is_awake = True
             self._services.deliveries.add_queue(self)
 
@@ -104,17 +104,17 @@ class QueueDeliveryTask:
     @property
     def is_paused(self) -> bool:
         """True while deliveries are paused because the log cannot be read."""
-        return self._is_stalled
+        return self._is_paused
 
     def forget_subscription(self, subscription: Subscription) -> None:
         """Forget an ended subscription; a no-op if nothing was delivered to it."""
         self._delivery_by_subscription.pop(subscription, None)
-        self._stalled_consumers.forget_consumer(subscription.consumer)
+        self._held_back_consumers.forget_consumer(subscription.consumer)
 
     def pause_on_read_error(self, problem: JournalUnreadableError) -> None:
         """Log an unreadable log, and pause all deliveries for a while."""
         self._services.events.emit("1D-0015", queue=self._name, problem=problem)
-        self._is_stalled = True
+        self._is_paused = True
         self._start_timer(_RETRY_INTERVAL_S)
 
     # slices
@@ -131,7 +131,7 @@ class QueueDeliveryTask:
         if is_fresh:
             self._assign_messages()
         self._send_slice(is_fresh=is_fresh)
-        if not self._is_stalled:
+        if not self._is_paused:
             if self._outgoing or self._core.is_behind or has_more or not is_fresh:
                 return True
             if self._shared_queue.process_transfers():
@@ -194,7 +194,7 @@ class QueueDeliveryTask:
         lease = lease_key(None if lease_until is None else lease_until + wall_clock_lead_us)
         for batch in [present] if len(present) == 1 else _by_publisher_and_keys(present):
             self._send_batch(subscription, QueueDeliveryBatch(batch, lease))
-        self._stalled_consumers.record_sent(delivery.consumer, lease_until)
+        self._held_back_consumers.record_sent(delivery.consumer, lease_until)
 
     def _leased_txids(self, delivery: QueueDelivery) -> Sequence[int]:
         """Return the txids of a delivery that are still leased to its consumer.
@@ -252,7 +252,7 @@ class QueueDeliveryTask:
     def _on_timer(self) -> None:
         self._timer_at = None
         self._cancel_timer = no_timer
-        self._is_stalled = False
+        self._is_paused = False
         self.wake()
 
 

@@ -91,7 +91,7 @@ def _cursors(
     return [
         {
             "cursor_id": 1,
-            "state": "stalled" if queue.is_stalled else "behind" if queue.is_behind else "live",
+            "state": "stalled" if queue.is_unreadable else "behind" if queue.is_behind else "live",
             "last_processed_txid": last,
             "last_delivered_txid": _last_delivered(queue),
             "last_result": "",

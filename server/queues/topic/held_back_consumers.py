@@ -18,7 +18,7 @@ _CHECK_INTERVAL_S: Final = 0.05
 """Interval between two checks of held-back consumers."""
 
 
-class StalledConsumers:
+class HeldBackConsumers:
     """The consumers of one queue that do not read.
 
     Args:
