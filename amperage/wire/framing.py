@@ -386,7 +386,7 @@ def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
     return b"".join(chain.from_iterable(zip(lengths, headers, bodies, strict=True)))
 
 
-def frame_run(
+def frame_batch(
     template: bytes, bodies: Sequence[bytes], columns: Sequence[Sequence[int | bytes]]
 ) -> bytes:
     """Encode bodies as consecutive frames with headers made from a template.

@@ -99,7 +99,7 @@ class InterleavedDelivery:
         for outbox, parts in self._parts.items():
             frames, count = framed_by_key(bodies, keys, parts, sow_keys)
             if count:
-                outbox.write_run(frames, count)
+                outbox.write_batch(frames, count)
         filtered_keys = [key for key in distinct_keys if self._filtered[key]]
         if filtered_keys:
             topics = cast("Sequence[Topic]", self._topics)  # topics with records have no filters

@@ -97,7 +97,7 @@ class _RecordShare:
             end: the position behind the last one.
             recorded: the messages that have been recorded in the same step.
             envelope: the publisher's metadata of the batch.
-            is_silent: whether the caller delivers them; see `SowTopic.apply_run`.
+            is_silent: whether the caller delivers them; see `SowTopic.apply_batch`.
 
         Returns:
             The positions of records that cannot be stored, each with the reason.
@@ -118,7 +118,7 @@ class _RecordShare:
             recorded.publisher,
             [recorded.numbers[place] for place in places],
         )
-        problems = self.topic.apply_run(records, envelope, is_silent=is_silent)
+        problems = self.topic.apply_batch(records, envelope, is_silent=is_silent)
         return [(positions[begin + place], problem) for place, problem in problems]
 
 

@@ -95,7 +95,7 @@ class JournaledTopic(Topic):
             and not self._filters.needs_context
             and self.journal.is_batchable(envelope)
         ):
-            return self._publish_run(bodies, envelope)
+            return self._publish_batch(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
     def _needs_own_bookmarks(self, subscription: Subscription) -> bool:
@@ -107,12 +107,14 @@ class JournaledTopic(Topic):
             or bool(subscription.subscriber.delivery_watchers(self.name))
         )
 
-    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
+    def _publish_batch(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[MessageRefusal]:
         refusals: list[MessageRefusal] = []
         entries = encode_messages(bodies, envelope, envelope.lifetimes or 0)
         start = 0
         while start < len(bodies):
-            run = self.journal.append_run(envelope, entries, start)
+            run = self.journal.append_messages(envelope, entries, start)
             end = run.end
             if self._subscriptions and envelope.correlation_ids:
                 for place in range(start, end):
@@ -296,7 +298,9 @@ class JournaledSowTopic(SowTopic):
         self.journal.record_refusal(envelope, position)
         return refusal_of(position, problem)
 
-    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
+    def _publish_batch(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[MessageRefusal]:
         """Record messages together, then apply and announce them."""
         sow = self._sow
         try:
@@ -318,7 +322,7 @@ class JournaledSowTopic(SowTopic):
         entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds))
         start = 0
         while start < len(bodies):
-            done = journal.append_run(envelope, entries, start, keys)
+            done = journal.append_messages(envelope, entries, start, keys)
             end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
                 publisher, numbers = journal.bookmark_parts(envelope, start, done.txids)
@@ -333,7 +337,7 @@ class JournaledSowTopic(SowTopic):
                     numbers,
                     envelope.correlation_ids[start:end],
                 )
-                for place, problem in self.apply_run(run, envelope):
+                for place, problem in self.apply_batch(run, envelope):
                     refusals.append(refusal_of(start + place, problem))
             if done.problem is not None:
                 refusals.append(self.refuse_message(end, done.problem, envelope))

@@ -155,14 +155,16 @@ class SowTopic(RecordTopic):
             The messages that could not be stored, each with the reason.
         """
         if self._is_batchable(bodies, envelope):
-            return self._publish_run(bodies, envelope)
+            return self._publish_batch(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
     def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
         """Return whether messages are stored unchanged, so that a batch is a run."""
         return self._stores_verbatim and not envelope.is_delta and not envelope.correlation_id
 
-    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
+    def _publish_batch(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[MessageRefusal]:
         sow, moment = self._sow, to_nanoseconds(envelope.received_s)
         run = SowRecordBatch(
             self.name,
@@ -173,7 +175,7 @@ class SowTopic(RecordTopic):
             self._expiry_times(envelope, moment),
             correlation_ids=envelope.correlation_ids,
         )
-        problems = self.apply_run(run, envelope)
+        problems = self.apply_batch(run, envelope)
         self._sow_registry.mark_changed(sow)
         return [self._make_refusal(place, problem, envelope) for place, problem in problems]
 
@@ -190,7 +192,7 @@ class SowTopic(RecordTopic):
             return None
         return super().plain_deliveries()
 
-    def apply_run(
+    def apply_batch(
         self, run: SowRecordBatch, envelope: Envelope, *, is_silent: bool = False
     ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of a run, and announce the changes.
@@ -210,7 +212,7 @@ class SowTopic(RecordTopic):
         while start < count:
             end, problem = self._sow.table.put_run(run, start)
             if end > start and self._subscriptions and not is_silent:
-                self.announce_run(run.part(start, end), envelope)
+                self.announce_batch(run.part(start, end), envelope)
             if problem is not None:
                 problems.append((end, problem))
                 end += 1
@@ -227,7 +229,7 @@ class SowTopic(RecordTopic):
             envelope: their origin; it has the bookmark of one of them in the end.
 
         Returns:
-            See `apply_run`.
+            See `apply_batch`.
         """
         is_heard = self.has_recipients
         problems: list[tuple[int, RecordStoreError]] = []

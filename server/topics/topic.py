@@ -201,7 +201,7 @@ class Topic(SubscriberSet):
         while start < len(bodies):
             runs = filters.batch_matcher(len(bodies) - start)
             if runs is not None:
-                start = self._deliver_run(runs, bodies, start, envelope, topics)
+                start = self._deliver_together(runs, bodies, start, envelope, topics)
                 continue
             finder = None if self._mixed_unfiltered else filters.equality_lookup()
             if finder is not None and self._unfiltered_recipients is not None:
@@ -214,7 +214,7 @@ class Topic(SubscriberSet):
             self._match_each(bodies[start:end], envelope, topics[start:end])
             start = end
 
-    def _deliver_run(
+    def _deliver_together(
         self,
         runs: BatchMatcher,
         bodies: Sequence[bytes],

@@ -127,7 +127,7 @@ class TopicJournal:
         if sequence and publisher is not None:
             self.log.refused_sequences.record_refusal(publisher.client_hash, sequence)
 
-    def append_run(
+    def append_messages(
         self,
         envelope: Envelope,
         entries: RecordedForm,
@@ -369,7 +369,7 @@ def append_publishes(
     start: int,
     sow_keys: Sequence[int] = (),
 ) -> AppendResult:
-    """Record messages of one publisher, to any topics; see `TopicJournal.append_run`.
+    """Record messages of one publisher, to any topics; see `TopicJournal.append_messages`.
 
     Args:
         log: the transaction log.

@@ -78,9 +78,9 @@ class Written:
 
     def write(self, data: bytes) -> None:
         """See `Writer`."""
-        self.write_run(data, 1)
+        self.write_batch(data, 1)
 
-    def write_run(self, data: bytes, messages: int) -> None:
+    def write_batch(self, data: bytes, messages: int) -> None:
         """See `Writer`."""
         self.data += data
         self.messages += messages
@@ -113,7 +113,7 @@ def in_runs(
         for run in cursor.read_raw_range(most).batches():
             delivery = DirectDelivery(written, run.topic.name, ["s%", "t"], presentation)
             positions = [at for at in range(len(run)) if chosen[(len(entries) + at) % len(chosen)]]
-            delivery.deliver_run(LoggedBatch(run.pick(positions)))
+            delivery.deliver_batch(LoggedBatch(run.pick(positions)))
             entries += map(run.entry_at, range(len(run)))
     return written, entries
 
@@ -189,7 +189,7 @@ def test_messages_of_several_topics_have_the_frames_of_their_entries(
                 if topic.name in deliveries:
                     delivery = deliveries[topic.name]
                     headers[kind] = logged_header(delivery, origin)
-            came.write_run(*logged_frames(raw_range, headers))
+            came.write_batch(*logged_frames(raw_range, headers))
             for entry in map(raw_range.entry_at, range(len(raw_range))):
                 if entry.topic.name in deliveries:
                     deliveries[entry.topic.name].deliver((entry.body,), LoggedEnvelope(entry))

@@ -57,7 +57,7 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
         entries = encode_messages(bodies, run, 0)
         end = 1
         while end < len(bodies):
-            end = jobs.append_run(run, entries, end).end
+            end = jobs.append_messages(run, entries, end).end
         number += 10
         others.append(Envelope(publisher, 0, sequence=number), b"{}")
         for correlation_id in ("x", "x", None, None, "y"):

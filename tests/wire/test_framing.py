@@ -19,7 +19,7 @@ from amperage.wire.framing import (
     FrameReader,
     LongHeaderError,
     frame,
-    frame_run,
+    frame_batch,
 )
 from amperage.wire.header import Header, decode_frame
 from server.util.limits import MAX_HEADER_SIZE
@@ -90,7 +90,7 @@ def test_a_run_has_the_frames_of_its_messages(
     columns: list[list[int | bytes]] = [[n for _, n, _ in messages], [x for _, _, x in messages]]
     bodies = [body for body, _, _ in messages]
     expected = [frame(template % (len(body), n, x), body) for body, n, x in messages]
-    assert not messages or frame_run(template, bodies, columns) == b"".join(expected)
+    assert not messages or frame_batch(template, bodies, columns) == b"".join(expected)
 
 
 NUMBERED = st.builds(

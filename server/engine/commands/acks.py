@@ -58,7 +58,7 @@ class SequencedAcks:
             acks.append(digits.join(around))
         data, count = b"".join(acks), len(acks) * len(self._ack_types)
         outbox.traffic.answers.add(count, len(data))
-        outbox.write_run(data, count)
+        outbox.write_batch(data, count)
 
     def _encode_frame_parts(self, digits: bytes) -> list[bytes]:
         around = [b""]

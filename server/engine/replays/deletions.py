@@ -54,7 +54,7 @@ class DeletionDelivery:
         keys = envelope.header_keys + presentation.optional_keys(envelope)
         suffix = keys + presentation.header_end([subscription.sub_id])
         outbox = subscription.outbox
-        outbox.counting_writer(outbox.traffic.bookmark).write_run(
+        outbox.counting_writer(outbox.traffic.bookmark).write_batch(
             framed(bodies, prefix, suffix), len(bodies)
         )
 

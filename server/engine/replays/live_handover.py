@@ -40,7 +40,9 @@ class LiveHandover:
         self._topics = topics
         outbox = subscription.subscriber.outbox
         self._held_output: Outbox = Outbox(
-            [], outbox.traffic, lambda data: outbox.write_run(data, self._held_output.messages_out)
+            [],
+            outbox.traffic,
+            lambda data: outbox.write_batch(data, self._held_output.messages_out),
         )
         self._active_subscription = structs.replace(subscription, held_in=self._held_output)
         self._topics.subscribe(self._active_subscription)

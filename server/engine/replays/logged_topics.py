@@ -21,7 +21,7 @@ from server.security.permissions import Permit
 from server.storage.journal import MESSAGES, JournalEntryKind
 from server.topics.subscriptions.delivery.delivery import (
     DirectDelivery,
-    deliver_run,
+    deliver_batch,
     deliver_to_all,
     is_cheaper_by_connection,
 )
@@ -195,7 +195,7 @@ class ReplayTopics:
                 try:
                     frames, count = logged_frames(raw_range, lane.headers)
                     if count:
-                        lane.writer.write_run(frames, count)
+                        lane.writer.write_batch(frames, count)
                 except Exception as error:  # any error: the other connections go on
                     end_failed_subscriptions(
                         [one for one in self._subscriptions if one.outbox is outbox], error
@@ -344,6 +344,6 @@ def _send_some(
 def _send(batch: LoggedBatch, recipients: Sequence[Recipient]) -> None:
     for delivery, subscriptions in recipients:
         try:
-            deliver_run(batch, delivery)
+            deliver_batch(batch, delivery)
         except Exception as error:  # any error: the other subscriptions of the reader go on
             end_failed_subscriptions(subscriptions, error)

@@ -17,7 +17,7 @@ from server.queues.core.message_state import earlier
 from server.queues.topic.delivery_batch import QueueDeliveryBatch, lease_key
 from server.queues.topic.held_back_consumers import HeldBackConsumers
 from server.storage.journal import JournalUnreadableError
-from server.topics.subscriptions.delivery.delivery import deliver_run
+from server.topics.subscriptions.delivery.delivery import deliver_batch
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 from server.util.clock import no_timer
 
@@ -220,7 +220,7 @@ class QueueDeliveryTask:
                 delivery = self._delivery_by_subscription[subscription] = self._delivery_for(
                     [subscription]
                 )
-            deliver_run(batch, delivery)
+            deliver_batch(batch, delivery)
         except Exception as error:  # of any kind: it must not affect the other consumers
             end_failed_subscriptions((subscription,), error)
 

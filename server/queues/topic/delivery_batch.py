@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
-from amperage.wire.framing import frame_run
+from amperage.wire.framing import frame_batch
 from server.topics.subscriptions.delivery.envelope import Envelope, iso_timestamp
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class QueueDeliveryBatch:
             text.replace(b"%", b"%%") for text in (header_start, self._keys, header_end)
         )
         bodies = self.bodies if presented is None else presented
-        return frame_run(start + b',"l":%d' + keys + varying + end, bodies, columns)
+        return frame_batch(start + b',"l":%d' + keys + varying + end, bodies, columns)
 
     def envelope(self, position: int) -> Envelope:
         """See `MessageBatch`."""

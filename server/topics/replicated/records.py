@@ -258,7 +258,7 @@ class ReplicatedRecordApplier:
                 expires=expiry_times(drafts.batch.expires, moment),
             )
             for start, end in self._ranges_to_put(run, appended.flags):
-                problems = self._writer.apply_run(run.part(start, end), envelope)
+                problems = self._writer.apply_batch(run.part(start, end), envelope)
                 failed += [(positions[start + place], problem) for place, problem in problems]
             return failed
         flags = each(appended.flags, len(positions))

@@ -57,7 +57,7 @@ from server.topics.subscriptions.delivery.record_delivery import (
     RecordDelivery,
     RecordFramer,
     RecordMessage,
-    deliver_run,
+    deliver_record_batch,
 )
 from server.topics.subscriptions.delivery.sink import ChangeSink, SinkFramer
 from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
@@ -276,7 +276,7 @@ class RecordFanout(SubscriberSet):
         if self._pages:
             self._pages.apply_change(change, envelope, message)
 
-    def announce_run(self, batch: SowRecordBatch, envelope: Envelope) -> None:
+    def announce_batch(self, batch: SowRecordBatch, envelope: Envelope) -> None:
         """Deliver records that have been put, provided that `needs_changes` is false.
 
         Args:
@@ -285,7 +285,9 @@ class RecordFanout(SubscriberSet):
         """
         if self._is_stale:
             self._prepare()
-        self._deliver_run(self._unfiltered_recipients(RecordChangeKind.UPDATE), batch, envelope)
+        self._deliver_together(
+            self._unfiltered_recipients(RecordChangeKind.UPDATE), batch, envelope
+        )
         filters = self._filters
         if not filters:
             return
@@ -297,11 +299,11 @@ class RecordFanout(SubscriberSet):
                 self._prepare()
             recipients = self._matching_recipients(_Case(RecordChangeKind.UPDATE, after, ()))
             if recipients:
-                self._deliver_run(recipients, batch.part(start, end), envelope)
+                self._deliver_together(recipients, batch.part(start, end), envelope)
             start = end
 
     def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
-        """Return the deliveries of every record, if `announce_run` writes the same header in each.
+        """Return the deliveries of every record, if all headers that they write are alike.
 
         See `Topic.plain_deliveries`.
         """
@@ -313,7 +315,7 @@ class RecordFanout(SubscriberSet):
         """Return no subscriptions; None if there are filters. See `Topic`."""
         return None if self._filters else ()
 
-    def _deliver_run(
+    def _deliver_together(
         self, recipients: Sequence[_Recipient], batch: SowRecordBatch, envelope: Envelope
     ) -> None:
         """Deliver a batch; several deliveries of one connection are interleaved per record."""
@@ -324,7 +326,7 @@ class RecordFanout(SubscriberSet):
             part = batch.part(start, start + step)
             for delivery, subscriptions in recipients:
                 try:
-                    deliver_run(delivery, part, envelope, self._delta_encoder)
+                    deliver_record_batch(delivery, part, envelope, self._delta_encoder)
                 except Exception as error:  # no error of a subscription may fail the change
                     end_failed_subscriptions(subscriptions, error)
 

@@ -47,7 +47,7 @@ class FrameWriter(Protocol):
     def write(self, data: bytes, /) -> None:
         """Append one frame."""
 
-    def write_run(self, data: bytes, messages: int, /) -> None:
+    def write_batch(self, data: bytes, messages: int, /) -> None:
         """Append several frames."""
 
 
@@ -144,28 +144,28 @@ class DirectDelivery:
             self._deliver_large(bodies[0], header_keys)
             return
         data = framed(bodies, self.header_start, header_keys + self.header_end)
-        self.outbox.write_run(data, len(bodies))
+        self.outbox.write_batch(data, len(bodies))
 
     def _deliver_large(self, body: bytes, keys: bytes) -> None:
         """Write a message to the outbox in two parts, the second of which is the body itself."""
         size = len(body)
         header = self.header_start + b',"l":%d' % size + keys + self.header_end
-        self.outbox.write_run(frame_head(header, size), 0)
+        self.outbox.write_batch(frame_head(header, size), 0)
         self.outbox.write(body)
 
-    def deliver_run(self, batch: MessageBatch) -> None:
+    def deliver_batch(self, batch: MessageBatch) -> None:
         """Frame messages that have bookmarks of their own, and write them to the outbox."""
         frames = self.presentation.frames(batch, self.header_start, self.header_end)
-        self.outbox.write_run(frames, len(batch))
+        self.outbox.write_batch(frames, len(batch))
 
 
-def deliver_run(batch: MessageBatch, delivery: Delivery) -> None:
+def deliver_batch(batch: MessageBatch, delivery: Delivery) -> None:
     """Deliver messages that have bookmarks of their own.
 
     A delivery that does not frame them directly gets them one by one.
     """
     if isinstance(delivery, DirectDelivery):
-        delivery.deliver_run(batch)
+        delivery.deliver_batch(batch)
         return
     for position, body in enumerate(batch.bodies):
         delivery.deliver((body,), batch.envelope(position))

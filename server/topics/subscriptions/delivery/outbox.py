@@ -48,7 +48,7 @@ class Outbox:
 
     Attributes:
         bytes_out: bytes written to the sink.
-        messages_out: messages written to the sink: one per call of `write`, see `write_run`.
+        messages_out: messages written to the sink: one per call of `write`, see `write_batch`.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Outbox:
             self._pending_outboxes.append(self)
         self._tail_chunks.append(data)
 
-    def write_run(self, data: bytes, messages: int) -> None:
+    def write_batch(self, data: bytes, messages: int) -> None:
         """Append bytes that are several messages, or none: a part of one."""
         if not messages and self._takes_parts:
             self._has_parts = True
@@ -205,10 +205,10 @@ class CountedOutbox:
         self._counter.add(1, len(data))
         self._outbox.write(data)
 
-    def write_run(self, data: bytes, messages: int) -> None:
-        """See `Outbox.write_run`."""
+    def write_batch(self, data: bytes, messages: int) -> None:
+        """See `Outbox.write_batch`."""
         self._counter.add(messages, len(data))
-        self._outbox.write_run(data, messages)
+        self._outbox.write_batch(data, messages)
 
 
 class Reservation:
@@ -230,7 +230,7 @@ class Reservation:
         """Insert bytes at this position, which has to be the first that is still open."""
         self._outbox.append_chunks((data,))
 
-    def write_run(self, data: bytes, messages: int) -> None:
+    def write_batch(self, data: bytes, messages: int) -> None:
         """Insert bytes that are several messages, or none."""
         self._outbox.messages_out += messages - 1
         self.write(data)
@@ -243,7 +243,7 @@ class Reservation:
     def write_results(self, data: bytes, records: int) -> None:
         """Insert bytes that are results of a query."""
         self._outbox.traffic.sow.add(records, len(data))
-        self.write_run(data, records)
+        self.write_batch(data, records)
 
     def close(self) -> None:
         """Release the bytes behind; harmless if it is closed already."""

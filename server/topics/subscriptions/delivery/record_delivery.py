@@ -259,7 +259,7 @@ class OutboxRecordFramer:
         )
         self.outbox.write(frame(header, body))
 
-    def write_run(self, batch: SowRecordBatch, envelope: Envelope) -> None:
+    def write_batch(self, batch: SowRecordBatch, envelope: Envelope) -> None:
         """Send the records of a batch, whole. The headers are those of `write`.
 
         Args:
@@ -284,7 +284,7 @@ class OutboxRecordFramer:
             batch.numbers if presentation.has_bookmark else (),
             self.header_end,
         )
-        self.outbox.write_run(data, len(bodies))
+        self.outbox.write_batch(data, len(bodies))
 
 
 class FullRecordDelivery:
@@ -304,7 +304,7 @@ class FullRecordDelivery:
         self.framer.write(message, self.framer.presentation.select_fields(message.body))
 
 
-def deliver_run(
+def deliver_record_batch(
     delivery: RecordDelivery, batch: SowRecordBatch, envelope: Envelope, delta_encoder: DeltaEncoder
 ) -> None:
     """Deliver the records of a batch, if their earlier states do not matter.
@@ -314,7 +314,7 @@ def deliver_run(
     if isinstance(delivery, FullRecordDelivery) and isinstance(delivery.framer, OutboxRecordFramer):
         framer = delivery.framer
         for part in batch.split_by_publisher() if framer.presentation.has_bookmark else (batch,):
-            framer.write_run(part, envelope)
+            framer.write_batch(part, envelope)
         return
     for position in range(len(batch.bodies)):
         record = batch.record_at(position)
