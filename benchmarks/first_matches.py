@@ -6,18 +6,27 @@
 of them. Then up to as many as are asked for, on a hundred: 1,000,000 take some minutes and 1.3 GB.
 Everything runs in this process on one core: what is measured is the time of the processor in the
 engine, from the bytes of a connection to the bytes for others.
+
+At last the same of a server, on a hundred connections, with filters of two terms: in 200 forms with
+other constants each, each in a form of its own, and each with a field of its own. Clients write
+many commands at a time; the server's memory and time of the processor are divided by them.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Final
 
 from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
+from benchmarks.harness import Server, amperage
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
 from server.engine.connection_context import ConnectionContext, ConnectionHandle
@@ -68,6 +77,122 @@ def main(most: int = 100_000) -> None:
             if count <= most
         ],
     )
+
+    print_table(
+        f"Filters on {MANY_CONNECTIONS} connections of a server, of each one: bytes, and"
+        " microseconds of the processor",
+        ["", "filters", *_SERVED_PARTS],
+        [
+            [name, count, *_served(filter_of, count)]
+            for name, filter_of in FILTERS.items()
+            for count in COUNTS
+            if count <= most
+        ],
+    )
+
+
+_SERVED_PARTS: Final = (
+    "bytes",
+    "to subscribe",
+    "a message",
+    "to unsubscribe",
+    "bytes left",
+    "to subscribe again",
+    "bytes then",
+)
+_OPERATORS: Final = (">", "<", ">=", "<=", "!=")
+
+
+def _same_forms(number: int) -> str:
+    field, sign = number % 40, _OPERATORS[number // 40 % 5]
+    return f"/symbol = 'SYM{number:06}' AND /f{field} {sign} {number + 2_000_000}"
+
+
+def _own_form(number: int) -> str:
+    """One of 40 * 39 * 38 * 5 * 5 * 5 forms."""
+    numbers = random.Random(number)
+    fields = numbers.sample(range(40), 3)
+    first, *others = (f"/f{field} {numbers.choice(_OPERATORS)} {number}" for field in fields)
+    return f"/symbol = 'SYM{number:06}' AND {first} AND ({' OR '.join(others)})"
+
+
+def _own_field(number: int) -> str:
+    return f"/symbol = 'SYM{number:06}' AND /field{number} IS NULL"
+
+
+FILTERS: Final = {
+    "200 forms": _same_forms,
+    "a form each": _own_form,
+    "a field each": _own_field,
+}
+
+
+def _served(filter_of: Callable[[int], str], count: int) -> list[float]:
+    """What is in the columns for a server, with so many filters."""
+    with amperage() as server, ExitStack() as sockets:
+        clients = [
+            sockets.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            for _ in range(MANY_CONNECTIONS + 1)
+        ]
+        for number, client in enumerate(clients):
+            client.sendall(_command(Header("logon", client_name=f"{number}", message_type="json")))
+        publisher = clients.pop()
+        subscribes = [
+            _command(Header("subscribe", topic="t", sub_id=str(n), short_filter=filter_of(n)))
+            for n in range(count)
+        ]
+        unsubscribes = [
+            _command(Header("unsubscribe", sub_id=str(number))) for number in range(count)
+        ]
+        fields = b",".join(b'"f%d":%d' % (number, number) for number in range(40))
+        messages = [
+            _command(Header("publish", topic="t"), b'{"symbol":"SYM%06d",%b}' % (number, fields))
+            for number in random.Random(1).choices(range(count), k=MESSAGES)
+        ]
+        _written(server, clients, subscribes[:1])
+        before = server.resident_bytes
+
+        def kept_bytes() -> int:
+            return (server.resident_bytes - before) // count
+
+        return [
+            *reversed((_written(server, clients, subscribes[1:]), kept_bytes())),
+            _written(server, [publisher], messages, readers=clients),
+            _written(server, clients, unsubscribes),
+            kept_bytes(),
+            _written(server, clients, subscribes),
+            kept_bytes(),
+        ]
+
+
+def _written(
+    server: Server,
+    clients: Sequence[socket.socket],
+    commands: Sequence[bytes],
+    readers: Sequence[socket.socket] = (),
+) -> float:
+    """Write commands in turn by some clients, and return the server's microseconds for each."""
+    before = _processor_seconds(server)
+    for number, client in enumerate(clients):
+        client.sendall(b"".join(commands[number :: len(clients)]))
+    for client in clients:
+        client.sendall(_command(Header("flush", command_id="end", acks="completed")))
+    for client in clients:
+        received = b""
+        while b'"end"' not in received:
+            received = received[-8:] + client.recv(1 << 20)
+    for client in readers:
+        client.setblocking(False)
+        with suppress(BlockingIOError):
+            while client.recv(1 << 20):
+                pass
+        client.setblocking(True)
+    return round((_processor_seconds(server) - before) / len(commands) * 1e6, 1)
+
+
+def _processor_seconds(server: Server) -> float:
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 _PARTS: Final = (
