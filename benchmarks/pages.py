@@ -25,7 +25,7 @@ from server.topics.subscriptions.delivery.delta import DeltaEncoder
 from server.topics.subscriptions.delivery.record_delivery import MATCH, RecordMessage
 from server.topics.subscriptions.paging.page import Page
 from server.topics.subscriptions.paging.result_set import ResultSet
-from server.topics.subscriptions.subscription import PageTerms, Subscription
+from server.topics.subscriptions.subscription import PageTerms, Subscription, SubscriptionTerms
 
 COUNTS = (1_000, 10_000, 100_000)
 PAGES = (1, 10, 100)
@@ -99,7 +99,8 @@ def _followed(records: dict[str, Record], pages: int) -> float:
 
 def _subscriber() -> Subscription:
     session: Any = _Unlimited()  # all that is asked of a connection whose messages go to nobody
-    return Subscription(session, "s", select_topics("t", literal=True), tracks_focus=True)
+    terms = SubscriptionTerms(select_topics("t", literal=True), tracks_focus=True)
+    return Subscription(session, "s", terms)
 
 
 class _Unlimited:

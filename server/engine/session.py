@@ -452,7 +452,10 @@ class Session:
         subscription = self.remove_subscription(sub_id)
         if subscription is not None:
             self.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
-            self.engine.client_status.publish(
+            status = self.engine.client_status
+            if not status.has_recipients("unsubscribe"):
+                return
+            status.publish(
                 "unsubscribe",
                 self,
                 topic=subscription.selector.text,

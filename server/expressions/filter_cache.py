@@ -9,7 +9,7 @@ One regular expression cuts out the constants. It reads strings correctly in tex
 backslashes and double quotes: there a string ends at the next quote, with any characters in it. The
 tree proves that they are constants, and not parts of a name or a pattern: its literals must have
 their positions and values. The rest of the text is the same for all texts of a form, and parses the
-same way; integers, doubles and texts make different forms.
+same way; constants of different kinds (`filter_form`) make different forms.
 """
 
 from __future__ import annotations
@@ -20,6 +20,16 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from server.expressions.context_rules import ContextKind
+from server.expressions.filter_form import (
+    CONSTANT_NODES,
+    ContentFilter,
+    FilterForm,
+    expr_of,
+    kind_of,
+    lift_constants,
+    lift_literals,
+)
+from server.expressions.filter_structure import StructureTree, cut_text, has_plain_fields
 from server.expressions.functions.registry import Functions
 from server.expressions.parser import SizeLimits, parse
 from server.expressions.tree import (
@@ -29,7 +39,6 @@ from server.expressions.tree import (
     Expr,
     Identifier,
     In,
-    IsNull,
     Literal,
     Not,
     Or,
@@ -46,11 +55,13 @@ _CONSTANT: Final = re.compile(
 )
 """A string, or a number that a double holds exactly enough to be read in two ways."""
 
-_REPLACEABLE: Final = And | Or | Not | Comparison | Between | In | IsNull | Identifier | Literal
-
 _Constant: TypeAlias = int | float | str
 _Build: TypeAlias = Callable[[Sequence[_Constant]], Expr]
 """Builds a tree from the constants of its text."""
+
+
+_CachedForm: TypeAlias = FilterForm | _Build
+"""The form of filters whose parameters are exactly the constants of their texts; or a builder."""
 
 
 class FilterParser:
@@ -64,7 +75,8 @@ class FilterParser:
     def __init__(self, functions: Functions, limits: SizeLimits | None = None) -> None:
         self.limits: Final = limits
         self._functions: Final = functions
-        self._forms: dict[Hashable, _Build] = {}
+        self._forms: dict[Hashable, _CachedForm] = {}
+        self._structures: dict[Hashable, StructureTree] = {}
         self._parse_cached: Final = lru_cache(maxsize=_MAX_CACHED)(self._parse_uncached)
 
     def parse(self, text: str) -> Expr:
@@ -73,33 +85,90 @@ class FilterParser:
         Raises:
             ExpressionError: the text is no filter.
         """
-        if len(text) > _MAX_FILTER_LENGTH:
-            return self._parse_uncached(text)
-        if "\\" in text or '"' in text:
-            return self._parse_cached(text)
+        cached, constants = self._find_form(text)
+        if cached is None:
+            return self._parse_whole(text)
+        return _tree_of(cached, constants)
+
+    def parse_content_filter(self, text: str) -> ContentFilter:
+        """Parse a filter, or make it from the cache, without its tree.
+
+        Raises:
+            ExpressionError: the text is no filter.
+        """
+        cached, constants = self._find_form(text)
+        if cached is None:
+            return lift_constants(self._parse_whole(text))
+        if isinstance(cached, FilterForm):
+            return (cached, *constants)
+        return lift_constants(_tree_of(cached, constants))
+
+    def _find_form(self, text: str) -> tuple[_CachedForm | None, Sequence[_Constant]]:
+        """Return the form of a text, which is cached if it can be, and the text's constants.
+
+        Raises:
+            ExpressionError: the text has no cached form, and is no filter.
+        """
+        if len(text) > _MAX_FILTER_LENGTH or "\\" in text or '"' in text:
+            return None, ()
+        key: Hashable
         if text.count("'") == 2:  # fast path: the string may be the text's only constant
             before, string, after = text.split("'")
-            build = self._forms.get((before, after, str))
-            if build is not None:
-                return build((string,))
+            key = before, after, _kind(string)
+            cached = self._forms.get(key)
+            if cached is not None:
+                return cached, (string,)
         pieces = _CONSTANT.split(text)
         if len(pieces) == 1:
-            return self._parse_cached(text)
+            return None, ()
         constants = [_value(piece) for piece in pieces[1::2]]
-        form = *pieces[::2], *map(type, constants)
-        build = self._forms.get(form)
-        if build is not None:
-            return build(constants)
-        expr = self._parse_cached(text)
-        numbers = _constant_numbers(pieces)
-        if _literals_stand_at(numbers, constants, expr):
-            if len(self._forms) == _MAX_CACHED:
-                self._forms.clear()
-            self._forms[form] = _builder(expr, numbers)
-        return expr
+        key = *pieces[::2], *map(_kind, constants)
+        cached = self._forms.get(key)
+        return (cached or self._cache_form(key, text, pieces, constants)), constants
+
+    def _cache_form(
+        self,
+        key: Hashable,
+        text: str,
+        pieces: Sequence[str],
+        constants: Sequence[_Constant],
+    ) -> _CachedForm | None:
+        """Cache the form of a text and return it; None if its tree depends on the constants."""
+        cut = cut_text(pieces, constants, [_kind(constant) for constant in constants])
+        numbers = {position: number for number, position in enumerate(cut.constants)}
+        similar = self._structures.get(cut.structure)
+        if similar is not None:
+            expr = similar.tree_of(cut)
+        else:
+            expr = self._parse_cached(text)
+            if not _literals_stand_at(numbers, constants, expr):
+                return None
+            if has_plain_fields(expr, cut):
+                if len(self._structures) == _MAX_CACHED:
+                    self._structures.clear()
+                self._structures[cut.structure] = StructureTree(expr, cut)
+        if len(self._forms) == _MAX_CACHED:
+            self._forms.clear()
+        form, lifted = lift_literals(expr)
+        is_complete = [literal.position for literal in lifted] == list(numbers)
+        cached = form if is_complete else _builder(expr, numbers)
+        self._forms[key] = cached
+        return cached
+
+    def _parse_whole(self, text: str) -> Expr:
+        """Parse a text that has no cached form."""
+        is_short = len(text) <= _MAX_FILTER_LENGTH
+        return self._parse_cached(text) if is_short else self._parse_uncached(text)
 
     def _parse_uncached(self, text: str) -> Expr:
         return parse(text, ContextKind.FILTER, self._functions, self.limits)
+
+
+def _tree_of(cached: _CachedForm, constants: Sequence[_Constant]) -> Expr:
+    """Return the tree of a text from its form and its constants."""
+    if isinstance(cached, FilterForm):
+        return expr_of((cached, *constants))
+    return cached(constants)
 
 
 def _value(constant: str) -> _Constant:
@@ -109,15 +178,9 @@ def _value(constant: str) -> _Constant:
     return float(constant) if "." in constant else int(constant)
 
 
-def _constant_numbers(pieces: Sequence[str]) -> Mapping[int, int]:
-    """Return constants by their positions in a text; every other piece is a constant."""
-    numbers: dict[int, int] = {}
-    position = 0
-    for number, piece in enumerate(pieces):
-        if number % 2:
-            numbers[position] = number // 2
-        position += len(piece)
-    return numbers
+def _kind(constant: _Constant) -> str | type:
+    """Return what texts with one form agree in: the kind of a constant, or else its type."""
+    return kind_of(constant) or type(constant)
 
 
 def _literals_stand_at(
@@ -128,7 +191,7 @@ def _literals_stand_at(
     The literal must have the position and the value of the constant.
     """
     nodes = list(walk(expr))
-    if not all(isinstance(node, _REPLACEABLE) for node in nodes):
+    if not all(isinstance(node, CONSTANT_NODES) for node in nodes):
         return False
     literals = [node for node in nodes if isinstance(node, Literal) and node.position in numbers]
     return sorted(node.position for node in literals) == list(numbers) and all(

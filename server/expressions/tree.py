@@ -68,6 +68,18 @@ class Literal(Expr):
         return hash((type(self.value), self.value))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FormParameter(Literal):
+    """A constant of a form, in which filters of that form differ; see `filter_form`.
+
+    Attributes:
+        value: an example of its kind.
+        number: its position among the constants.
+    """
+
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern(Expr):
     """A regular expression: the right side of LIKE, or the pattern argument of a function.

@@ -36,7 +36,7 @@ from server.topics.subscriptions.matching.equality_lookup import (
     MAX_LOOKUP_BATCH_SIZE,
     EqualityLookup,
 )
-from server.topics.subscriptions.matching.filter_set import Filter
+from server.topics.subscriptions.matching.filter_layout import Filter
 from server.topics.subscriptions.message_refusal import MessageRefusal
 from server.topics.subscriptions.subscriber_set import SubscriberSet
 from server.topics.subscriptions.subscription import Subscription
@@ -155,7 +155,7 @@ class Topic(SubscriberSet):
             or len(subscriptions) > _MAX_SHARED_SUBSCRIPTIONS
         ):
             return None
-        filtered = tuple(one for one, entry in subscriptions.items() if entry.filter is not None)
+        filtered = tuple(one for one, filter_ in subscriptions.items() if filter_ is not None)
         is_watched = any(one.subscriber.delivery_watchers(self.name) for one in filtered)
         return None if is_watched else filtered
 

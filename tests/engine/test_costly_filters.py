@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from server.expressions import BUILTINS, ContextKind, parse
+from server.expressions import BUILTINS
 from server.expressions.regex.bounded_search import SearchAttempt
 from server.expressions.regex.budget import LONG_SEARCHES
 from server.message_types.registry import MessageTypes
-from server.topics.subscriptions.matching.filter_set import Filter, FilterSet
+from server.topics.subscriptions.matching.filter_layout import Filter
+from server.topics.subscriptions.matching.filter_set import FilterSet
 from tests.engine.support import Core, CorePeer
 from tests.storage.sow.support import topic_spec
+from tests.support.content_filters import content_filter
 from tests.support.sow import split_records
 
 LETTERS = "a" * 5_000 + "b"
@@ -212,7 +214,7 @@ def test_a_filter_that_seldom_takes_long_stays() -> None:
     """What it does in long searches is forgotten by and by."""
     failed: list[Filter] = []
     filters = FilterSet(MessageTypes().get("json"), BUILTINS, lambda one, _: failed.append(one))
-    filters.add(parse(slow(0), ContextKind.FILTER, BUILTINS))
+    filters.add(content_filter(slow(0)))
     costly = json.dumps({"v": LETTERS}).encode()
     for _ in range(2 * LONG_SEARCHES):
         filters.match(costly)
@@ -224,13 +226,16 @@ def test_a_filter_that_seldom_takes_long_stays() -> None:
 def test_compiled_filters_go_with_their_last_user() -> None:
     """Without waiting for others to come."""
     filters = FilterSet(MessageTypes().get("json"), BUILTINS, lambda *_: None)
-    kept = filters.add(parse("/a > 0", ContextKind.FILTER, BUILTINS))
-    gone = filters.add(parse("/b > 1 OR /b LIKE 'x.y'", ContextKind.FILTER, BUILTINS))
+    kept = filters.add(content_filter("/a > 0"))
+    gone = filters.add(content_filter("/b > 1 OR /b LIKE 'x.y'"))
     filters.match(b"{}")
-    tests = [weakref.ref(test) for test in filters._layout._scanned.values()]
+    assert kept.test is not None
+    assert gone.test is not None
+    tests = [weakref.ref(kept.test), weakref.ref(gone.test)]
     gc.disable()
     try:
         filters.remove(gone)
+        del gone
         filters.match(b"{}")
         assert [test() is not None for test in tests] == [True, False]
     finally:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from server.expressions import BUILTINS, ContextKind, parse
+from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.topics.subscriptions.matching.filter_costs import costliest
-from server.topics.subscriptions.matching.filter_set import Filter, FilterSet
+from server.topics.subscriptions.matching.filter_layout import Filter
+from server.topics.subscriptions.matching.filter_set import FilterSet
+from tests.support.content_filters import content_filter
 
 JSON = MessageTypes().get("json")
 COSTLY = " OR ".join(f"/text LIKE 'x{number}.*y'" for number in range(60))
@@ -17,7 +19,7 @@ BODY = b'{"id": 3, "text": "%s"}' % (b"x1" * 50)
 def filters_of(*texts: str) -> tuple[FilterSet, list[Filter]]:
     """Some filters, each with one user."""
     filters = FilterSet(JSON, BUILTINS, unexpected)
-    return filters, [filters.add(parse(text, ContextKind.FILTER, BUILTINS)) for text in texts]
+    return filters, [filters.add(content_filter(text)) for text in texts]
 
 
 def unexpected(filter_: Filter, error: Exception) -> None:
@@ -76,7 +78,7 @@ def test_a_filter_that_an_index_does_not_find_costs_nothing() -> None:
 def test_a_filter_answers_for_messages_since_it_came() -> None:
     filters, [first] = filters_of("/id > 2")
     match(filters, [BODY] * 100)
-    later = filters.add(parse("/id > 1", ContextKind.FILTER, BUILTINS))
+    later = filters.add(content_filter("/id > 1"))
     match(filters, [BODY] * 7)
     assert filters.cost(first, "t").messages == 107
     assert filters.cost(later, "t").messages == 7
@@ -97,7 +99,7 @@ def test_one_that_fails_in_a_look_leaves_the_others_as_they_are() -> None:
     failed = []
     filters = FilterSet(JSON, BUILTINS, lambda filter_, _: failed.append(filter_))
     stubborn = "/text LIKE '(x+x+)+y' OR /text LIKE '(x+x+)+z'"
-    exprs = [parse(text, ContextKind.FILTER, BUILTINS) for text in ("/id = 3", stubborn, "/id > 2")]
+    exprs = [content_filter(text) for text in ("/id = 3", stubborn, "/id > 2")]
     plain, costly, last = map(filters.add, exprs)
     body = b'{"id": 3, "text": "%s"}' % (b"x" * 200_000)
     for _ in range(20):

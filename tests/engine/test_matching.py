@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from server.expressions import BUILTINS, ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
+from server.expressions.filter_form import lift_constants
 from server.expressions.functions.registry import Function, Parameter
 from server.expressions.tree import Expr, paths
 from server.message_types.registry import MessageTypes
-from server.topics.subscriptions.matching.filter_set import Filter, FilterSet
+from server.topics.subscriptions.matching.filter_layout import Filter
+from server.topics.subscriptions.matching.filter_set import FilterSet
 from tests.support.chances import examples
+from tests.support.content_filters import content_filter
 
 JSON = MessageTypes().get("json")
 
@@ -74,7 +77,7 @@ def test_filters_match_together_as_they_do_alone(
     """Whatever is indexed, shared or scanned, the answer is that of each filter by itself."""
     exprs = [parse(text, ContextKind.FILTER, BUILTINS) for text in texts]
     filters = FilterSet(JSON, BUILTINS, unexpected)
-    added = [filters.add(expr) for expr in exprs]
+    added = [filters.add(lift_constants(expr)) for expr in exprs]
     for body in map(encode, bodies):
         expected = {f for f, expr in zip(added, exprs, strict=True) if matches(expr, body)}
         filters.count_messages(1)  # some are looked at closely
@@ -100,7 +103,7 @@ def test_filters_come_and_go(
     for add, text, pick in steps:
         if add or not users:
             expr = parse(text, ContextKind.FILTER, BUILTINS)
-            users.append((filters.add(expr), expr))
+            users.append((filters.add(lift_constants(expr)), expr))
         else:
             filters.remove(users.pop(pick % len(users))[0])
     assert bool(filters) == bool(users)
@@ -111,52 +114,52 @@ def test_filters_come_and_go(
 def test_equal_filters_are_one() -> None:
     """However they are written, they are decided once."""
     filters = FilterSet(JSON, BUILTINS, unexpected)
-    first = filters.add(parse("/a = 1 AND /b=2", ContextKind.FILTER, BUILTINS))
-    assert filters.add(parse("(/a = 1)   and (/b = 2)", ContextKind.FILTER, BUILTINS)) is first
+    first = filters.add(content_filter("/a = 1 AND /b=2"))
+    assert filters.add(content_filter("(/a = 1)   and (/b = 2)")) is first
 
 
 def test_fields_that_nobody_asks_for_any_more_are_read_no_more() -> None:
     """Fields come and go with the filters that use them."""
     filters = FilterSet(JSON, BUILTINS, unexpected)
     for number in range(1000):
-        gone = filters.add(parse(f"/field{number} = 1", ContextKind.FILTER, BUILTINS))
+        gone = filters.add(content_filter(f"/field{number} = 1"))
         filters.remove(gone)
-    kept = filters.add(parse("/a = 1", ContextKind.FILTER, BUILTINS))
+    kept = filters.add(content_filter("/a = 1"))
     assert filters.match(b'{"a": 1}') == (kept,)
 
 
+@pytest.mark.parametrize("term", ["/field{n} > {n}", "/field{n} = {m} AND /other{n} IS NULL"])
 @pytest.mark.parametrize("matches_between", [False, True])
-def test_filters_are_laid_out_anew_little_by_little(
-    monkeypatch: pytest.MonkeyPatch, *, matches_between: bool
-) -> None:
+def test_fields_get_new_positions(term: str, *, matches_between: bool) -> None:
     """However many go, and whatever comes meanwhile; what is left is found at any time."""
-    compiled: list[Expr] = []
+    filters = FilterSet(JSON, BUILTINS, unexpected)
 
-    def counting(expr: Expr, *arguments: Any) -> Any:
-        compiled.append(expr)
-        return compile_filter(expr, *arguments)
+    def add(text: str) -> Filter:
+        return filters.add(content_filter(text))
 
-    monkeypatch.setattr("server.topics.subscriptions.matching.filter_set.compile_filter", counting)
+    users = [add(term.format(n=number, m=number + 1)) for number in range(1000)]
+    body = json.dumps({f"field{number}": number + 1 for number in range(1000)}).encode()
+    for removal in range(1000):
+        filters.remove(users.pop(0))
+        if removal % 100 == 50:
+            users.append(add(f"/new{removal} IS NULL"))
+        if matches_between and removal % 10 == 0:
+            assert set(filters.match(body)) == set(users)
+    assert set(filters.match(body)) == set(users)
+
+
+@pytest.mark.parametrize("count", [10, 200])
+def test_forms_with_fields_of_their_own(count: int) -> None:
+    """Whether all fields are read from each message, or those of candidates only."""
     filters = FilterSet(JSON, BUILTINS, unexpected)
     users = [
-        filters.add(parse(f"/field{number} > {number}", ContextKind.FILTER, BUILTINS))
-        for number in range(1000)
+        filters.add(content_filter(f"/a = 'x' AND /b{number} > {number} AND /c = 1"))
+        for number in range(count)
     ]
-    compiled.clear()
-    body = json.dumps({f"field{number}": number + 1 for number in range(1000)}).encode()
-    most = 0
-    for removal in range(1000):
-        before = len(compiled)
-        filters.remove(users.pop(0))
-        most = max(most, len(compiled) - before)
-        if removal % 100 == 50:
-            users.append(filters.add(parse(f"/new{removal} IS NULL", ContextKind.FILTER, BUILTINS)))
-        if matches_between:
-            before = len(compiled)
-            assert set(filters.match(body)) == set(users)
-            most = max(most, len(compiled) - before)
-    assert 0 < most < 10
-    assert set(filters.match(body)) == set(users)
+    fields = {f"b{number}": number + number % 2 for number in range(count)}
+    body = encode({"a": "x", "c": 1} | fields)
+    assert filters.match(body) == tuple(users[1::2])
+    assert filters.match(encode({"a": "y"} | fields)) == ()
 
 
 def test_a_filter_that_fails_is_decided_no_more() -> None:
@@ -170,9 +173,7 @@ def test_a_filter_that_fails_is_decided_no_more() -> None:
     failed: list[tuple[str, str]] = []
     filters = FilterSet(JSON, functions, lambda one, error: failed.append((one.text, str(error))))
     texts = ["/a = 1", "BROKEN(/a)", "/a = 1 AND BROKEN(/b)", "/a > 0"]
-    first, scanned, indexed, last = (
-        filters.add(parse(text, ContextKind.FILTER, functions)) for text in texts
-    )
+    first, scanned, indexed, last = (filters.add(content_filter(text, functions)) for text in texts)
     for _ in range(2):
         assert set(filters.match(b'{"a": 1}')) == {first, last}
     assert [error for _, error in failed] == ["a defect"] * 2

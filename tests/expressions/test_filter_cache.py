@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from server.expressions import BUILTINS, ExpressionError, parse, to_text
 from server.expressions.filter_cache import FilterParser
+from server.expressions.filter_form import ContentFilter, expr_of, lift_constants
 from server.expressions.tree import Expr
 from tests.expressions.strategies import almost_expressions, trees
 
@@ -57,6 +60,10 @@ TEXTS += ["'x'", "''", "'y y'", "' AND '", "'('", "'5'", "'/a'", "'r'", '"x"', '
 TEXTS += ["'a.*'", "'['", "'\u00e9'", "'\\x41'", "'--'", "'", "x", "5"]
 
 
+FIELDS = ["/b", "/bcd", "/b/c", "/b/c/d/e", "/55", "/b-c", "/b.c", "/@b", "[/b]", "/b[1]", "/b OF"]
+FIELDS += ["/b /c", "1/b", "/b = NULL AND /e"]
+
+
 def outcome(parse_it: object, text: str) -> Expr | str:
     assert callable(parse_it)
     try:
@@ -66,19 +73,41 @@ def outcome(parse_it: object, text: str) -> Expr | str:
     return made
 
 
+def lifted(text: str) -> ContentFilter:
+    """The filter of a text that has never been parsed before."""
+    return lift_constants(parse(text))
+
+
+def filter_outcome(parse_it: Callable[[str], ContentFilter], text: str) -> object:
+    """A filter with its tree, or the error."""
+    try:
+        made = parse_it(text)
+    except ExpressionError as error:
+        return str(error)
+    assert expr_of(made) == parse(text)
+    return made
+
+
 @given(
     st.lists(
-        st.tuples(st.sampled_from(FORMS), st.lists(st.sampled_from(TEXTS), min_size=2, max_size=2)),
+        st.tuples(
+            st.sampled_from(FORMS),
+            st.sampled_from(FIELDS),
+            st.lists(st.sampled_from(TEXTS), min_size=2, max_size=2),
+        ),
         max_size=30,
     )
 )
-def test_filters_alike_but_for_their_constants(filters: list[tuple[str, list[str]]]) -> None:
+def test_filters_alike_but_for_their_constants(
+    filters: list[tuple[str, str, list[str]]],
+) -> None:
     kept = FilterParser(BUILTINS)
-    for form, texts in filters:
-        text = form
+    for form, field, texts in filters:
+        text = form.replace("/b", field)
         for one in texts:
             text = text.replace("{}", one, 1)
         assert outcome(kept.parse, text) == outcome(parse, text), text
+        assert filter_outcome(kept.parse_content_filter, text) == filter_outcome(lifted, text), text
 
 
 @given(st.lists(trees.map(to_text) | almost_expressions, max_size=6))
@@ -86,6 +115,7 @@ def test_any_filter(texts: list[str]) -> None:
     kept = FilterParser(BUILTINS)
     for text in texts * 2:
         assert outcome(kept.parse, text) == outcome(parse, text)
+        assert filter_outcome(kept.parse_content_filter, text) == filter_outcome(lifted, text)
 
 
 def test_more_forms_than_are_kept() -> None:

@@ -17,7 +17,7 @@ from server.admin.diagnosis.facts import (
     SubscriptionFacts,
 )
 from server.engine.replays.replay import Replay
-from server.expressions import to_text
+from server.expressions.filter_form import text_of
 from server.queues.core.inspection import oldest_lease
 from server.queues.topic.queue_topic import QueueTopic
 from server.security.permissions import Permission
@@ -152,12 +152,12 @@ class ClientFactsCollector:
         self, session: Session, subscription: Subscription
     ) -> SubscriptionFacts:
         consumer, conflater = subscription.consumer, subscription.conflater
-        filter_ = subscription.filter
+        content_filter = subscription.content_filter
         return SubscriptionFacts(
             subscription.number,
             subscription.sub_id,
             subscription.selector.text,
-            "" if filter_ is None else to_text(filter_),
+            "" if content_filter is None else text_of(content_filter),
             subscription.options or "",
             tuple(self._filter_costs(subscription))
             if self._is_filtered(session, subscription)
@@ -174,7 +174,7 @@ class ClientFactsCollector:
     def _is_filtered(self, session: Session, subscription: Subscription) -> bool:
         """Return whether a subscription has a filter, of its own or by entitlement."""
         limits = self._limit_facts(session, subscription)
-        return subscription.filter is not None or any(one.filter for one in limits)
+        return subscription.content_filter is not None or any(one.filter for one in limits)
 
     def _limit_facts(self, session: Session, subscription: Subscription) -> Iterator[LimitFacts]:
         """Yield the limits that permissions set for a subscription."""

@@ -32,10 +32,11 @@ from server.engine.commands.parsing.topic_selection import (
 from server.engine.replays.rate_limiter import ReplayRate, parse_rate
 from server.engine.replays.replay import Replay, ReplayGroupKey, ReplayTerms, start_log_reader
 from server.engine.replays.replay_clock import ReplayClock
+from server.expressions.filter_form import content_filter_of
 from server.security.permissions import Permission
 from server.storage.journal import BookmarkError, MissingBookmarkPolicy, parse_bookmark
 from server.topics.subscriptions.delivery.conflation import Conflater
-from server.topics.subscriptions.subscription import Subscription
+from server.topics.subscriptions.subscription import Subscription, SubscriptionTerms
 from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
@@ -140,11 +141,11 @@ def make_subscription(
             engine.flush,
             session.charge_memory,
         )
-    return Subscription(
-        session,
-        sub_id,
+    content_filter = content_filter_of(
+        restricted_to(read_filter(session, header, stable=page is not None), keys)
+    )
+    subscription_terms = SubscriptionTerms(
         replayed_topics(session, selector),
-        restricted_to(read_filter(session, header, stable=page is not None), keys),
         replace(read_presentation(header, options, session), has_bookmark=True),
         conflater,
         tracks_focus=page is not None and "oof" in options,
@@ -157,9 +158,15 @@ def make_subscription(
             engine.fully_durable_tail if is_durable else engine.tail,
             replay_clock,
         ),
-        memory_bytes=memory_of(header),
         sends_deletions=wants_deletions(session, header, options, selector),
         bookmark=header.bookmark,
+    )
+    return Subscription(
+        session,
+        sub_id,
+        subscription_terms,
+        content_filter,
+        memory_of(header),
     )
 
 

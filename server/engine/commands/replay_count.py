@@ -22,10 +22,11 @@ from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import check_count_options, option_refusal
 from server.engine.commands.parsing.topic_selection import read_filter, read_topic, require_topic
 from server.engine.replays.replay_counter import CountTerms, MessageSizeSink, ReplayCounter
+from server.expressions.filter_form import content_filter_of
 from server.security.deferred import AnswerFuture, decided
 from server.security.permissions import Permission
 from server.storage.journal import BookmarkError, JournalUnreadableError
-from server.topics.subscriptions.subscription import Subscription
+from server.topics.subscriptions.subscription import Subscription, SubscriptionTerms
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
@@ -61,10 +62,12 @@ def count(session: Session, header: Header, options: Mapping[str, str]) -> Comma
     subscription = Subscription(
         session,
         session.make_sub_id(),
-        replayed_topics(session, selector),
-        read_filter(session, header),
-        sink=sink,
-        sends_deletions=wants_deletions(session, header, options, selector),
+        SubscriptionTerms(
+            replayed_topics(session, selector),
+            sink=sink,
+            sends_deletions=wants_deletions(session, header, options, selector),
+        ),
+        content_filter_of(read_filter(session, header)),
     )
     terms = CountTerms(header.top_n, _number(options, "count_bytes"), _parts(options))
     if terms.max_messages == 0:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import TopicSelection
     from server.topics.subscriptions.delivery.delta import DeltaEncoder
+    from server.topics.subscriptions.delivery.presentation import Presentation
     from server.topics.subscriptions.paging.page import Page
     from server.topics.subscriptions.subscription import Subscription
 
@@ -144,6 +145,12 @@ def _page_query(
     return PageQuery(page, scan, replaced, on_inherited, count_tested_records(topic))
 
 
+def _with_presentation(subscription: Subscription, presentation: Presentation) -> Subscription:
+    """Return a subscription in another presentation."""
+    terms = structs.replace(subscription.terms, presentation=presentation)
+    return structs.replace(subscription, terms=terms)
+
+
 def _matches(session: Session, subscription: Subscription) -> Callable[[Record], bool]:
     """Return a test of records: they match a subscription, and its user may read them."""
     tests: dict[RecordSource, RecordFilter | None] = {}
@@ -191,7 +198,7 @@ def _make_oof_queries(
                 partial(
                     _send_oof,
                     execution,
-                    structs.replace(subscription, presentation=presentation),
+                    _with_presentation(subscription, presentation),
                     matches,
                     delta_encoder(selected.source),
                 ),

@@ -41,12 +41,13 @@ from server.engine.commands.parsing.topic_selection import (
     restricted_to,
 )
 from server.engine.commands.queue_acks import queue_of
+from server.expressions.filter_form import content_filter_of
 from server.expressions.regex.budget import TooCostlyError
 from server.queues.core import Consumer
 from server.security.permissions import Permission
 from server.topics.subscriptions.delivery.conflation import Conflater
 from server.topics.subscriptions.entitlement_limits import permitted_presentation
-from server.topics.subscriptions.subscription import Subscription
+from server.topics.subscriptions.subscription import Subscription, SubscriptionTerms
 from server.util.limits import MAX_CONFLATED_SUBSCRIPTIONS, MAX_PATTERNS, MAX_SELECT_LISTS
 
 if TYPE_CHECKING:
@@ -340,11 +341,11 @@ def prepare(
         check_lasting(session, selector)
     by_record = subscribe_options.tracks_focus or page is not None
     stable = by_record or aggregation is not None
-    subscription = Subscription(
-        session,
-        sub_id,
+    content_filter = content_filter_of(
+        restricted_to(read_filter(session, header, stable=stable), keys)
+    )
+    terms = SubscriptionTerms(
         selector,
-        restricted_to(read_filter(session, header, stable=stable), keys),
         subscribe_options.presentation,
         _conflater(
             session,
@@ -364,7 +365,13 @@ def prepare(
         aggregation=aggregation,
         consumer=_consumer(session, selector, previous, max_backlog),
         max_backlog=max_backlog,
-        memory_bytes=memory_of(header),
+    )
+    subscription = Subscription(
+        session,
+        sub_id,
+        terms,
+        content_filter,
+        memory_of(header),
     )
     check_same_groups(subscription, previous)
     return subscription

@@ -10,17 +10,24 @@ Commands that are not plain, or are refused other than for their filter, take th
 from __future__ import annotations
 
 from copy import copy
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from amperage.wire.header import MAX_NAME_LENGTH, Header
 from server.engine.commands.acks import acknowledge
 from server.engine.commands.memory_account import has_memory_for, memory_of, memory_of_filter
-from server.engine.commands.parsing.topic_selection import read_filter
+from server.engine.commands.parsing.topic_selection import read_content_filter
 from server.security.permissions import Permission
 from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from server.engine.session import Session
+
+
+@lru_cache(maxsize=1024)
+def _shared_integer(number: int) -> int:
+    """Return one object for equal numbers."""
+    return number
 
 
 class SubscribeFastPath:
@@ -59,6 +66,7 @@ class SubscribeFastPath:
             and not subscription.tracks_focus
             and subscription.conflater is None
             and subscription.consumer is None
+            and subscription.sink is None
             and subscription.presentation.select is None
         )
         if not is_plain:
@@ -102,20 +110,12 @@ class SubscribeFastPath:
         if not permit.is_allowed:
             return None
         acknowledge(session, header, "received")
-        if memory_bytes == model_subscription.memory_bytes:
-            memory_bytes = (
-                model_subscription.memory_bytes
-            )  # share one integer object, as most are equal
         subscription = Subscription(
             session,
             sub_id,
-            model_subscription.selector,
-            read_filter(session, header),
-            model_subscription.presentation,
-            omits_empty_deltas=model_subscription.omits_empty_deltas,
-            options=model_subscription.options,
-            max_backlog=model_subscription.max_backlog,
-            memory_bytes=memory_bytes,
+            model_subscription.terms,
+            read_content_filter(session, header),
+            _shared_integer(memory_bytes),
         )
         session.add_plain_subscription(subscription, permit)
         return subscription

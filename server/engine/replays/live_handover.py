@@ -44,7 +44,9 @@ class LiveHandover:
             outbox.traffic,
             lambda data: outbox.write_batch(data, self._held_output.messages_out),
         )
-        self._active_subscription = structs.replace(subscription, held_in=self._held_output)
+        self._active_subscription = structs.replace(
+            subscription, terms=structs.replace(subscription.terms, held_in=self._held_output)
+        )
         self._topics.subscribe(self._active_subscription)
 
     @property

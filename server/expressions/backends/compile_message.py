@@ -26,13 +26,14 @@ tables of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from server.expressions import semantics
 from server.expressions.backends import message_tests as tests
 from server.expressions.backends.python_source import NodeWriters, SourceBuilder
+from server.expressions.filter_form import ContentFilter, shape_of
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions, Parameter
 from server.expressions.message_context import MessageContext
@@ -47,6 +48,7 @@ from server.expressions.tree import (
     Call,
     Comparison,
     Expr,
+    FormParameter,
     Identifier,
     In,
     InferredField,
@@ -78,6 +80,15 @@ Predicate: TypeAlias = CompiledExpression[bool]
 """A compiled filter. It returns whether a message matches: the expression is true, neither false
 nor NULL."""
 
+FormPredicate: TypeAlias = Callable[
+    [tuple[Value, ...], MessageContext, ContentFilter, tuple[int, ...]], bool
+]
+"""A compiled form: takes values, the message's context, a filter of the form, and the positions of
+the form's fields among the values. See `Predicate`."""
+
+_MAX_SHAPES: Final = 4096
+_predicates_by_shape: Final[dict[Hashable, FormPredicate]] = {}
+
 Evaluator: TypeAlias = CompiledExpression[Value]
 """A compiled value. It returns a scalar, NULL for the empty text; NaN is a double."""
 
@@ -105,6 +116,32 @@ def compile_filter(
     """
     source = SourceBuilder(functions, layout or slots(expr), _WRITERS, search_counter)
     predicate: Predicate = source.compile_function(source.true(expr))
+    return predicate
+
+
+def compile_form(
+    template: Expr,
+    functions: Functions,
+    fields: Sequence[Reference],
+    search_counter: SearchCounter,
+) -> FormPredicate:
+    """Compile the template of a form.
+
+    Args:
+        template: the template, or some of its terms.
+        functions: implementations of the functions that it calls.
+        fields: the fields of the form, whose positions are passed to the predicate in this order.
+        search_counter: see `compile_filter`.
+    """
+    shape = shape_of(template, {field: number for number, field in enumerate(fields)})
+    predicate = None if shape is None else _predicates_by_shape.get(shape)
+    if predicate is None:
+        source = SourceBuilder(functions, fields, _WRITERS, search_counter, is_form=True)
+        predicate = source.compile_function(source.true(template))
+        if shape is not None:
+            if len(_predicates_by_shape) >= _MAX_SHAPES:
+                _predicates_by_shape.clear()
+            _predicates_by_shape[shape] = predicate
     return predicate
 
 
@@ -220,7 +257,8 @@ _WRITERS: Final = NodeWriters(
         Call: _false_call,
     },
     value={
-        Literal: lambda w, node: w.constant(node.value),
+        Literal: lambda w, node: w.literal(node),
+        FormParameter: lambda w, node: w.literal(node),
         Identifier: lambda w, node: w.slot(node),
         Aggregate: lambda w, node: w.slot(node),
         InferredField: lambda w, node: f"{w.name(semantics.inferred)}({w.value(node.operand)})",

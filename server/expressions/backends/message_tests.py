@@ -23,6 +23,7 @@ from server.expressions.tree import (
     Between,
     Comparison,
     Expr,
+    FormParameter,
     Identifier,
     In,
     IsNan,
@@ -49,18 +50,24 @@ def comparison(builder: SourceBuilder, node: Comparison, *, truth: bool) -> str:
     if isinstance(left, Identifier) and isinstance(right, Literal):
         value = right.value
         if isinstance(value, int | float) and _exact_number(right):
-            return _field_and_number(builder, sign, left, value, truth=truth)
+            return _field_and_number(builder, sign, left, right, value, truth=truth)
         if isinstance(value, str) and value and (value.isascii() or sign in ("=", "!=")):
-            return _field_and_text(builder, sign, left, value, truth=truth)
+            return _field_and_text(builder, sign, left, right, value, truth=truth)
     general = builder.name(semantics.COMPARATORS[sign])
     return f"({general}({builder.value(left)}, {builder.value(right)}) is {truth})"
 
 
 def _field_and_number(
-    builder: SourceBuilder, sign: str, field: Identifier, number: float, *, truth: bool
+    builder: SourceBuilder,
+    sign: str,
+    field: Identifier,
+    node: Literal,
+    number: float,
+    *,
+    truth: bool,
 ) -> str:
     read, local = builder.local(field)
-    literal = builder.constant(number)
+    literal = builder.literal(node)
     test = f"{local} {_PYTHON[sign]} {literal}"
     otherwise = f"{builder.name(semantics.WITH_NUMBER[sign])}({local}, {literal}) is {truth}"
     likely = type(number).__name__
@@ -68,16 +75,22 @@ def _field_and_number(
 
 
 def _field_and_text(
-    builder: SourceBuilder, sign: str, field: Identifier, text: str, *, truth: bool
+    builder: SourceBuilder,
+    sign: str,
+    field: Identifier,
+    node: Literal,
+    text: str,
+    *,
+    truth: bool,
 ) -> str:
     read, local = builder.local(field)
-    literal = builder.constant(text)
+    literal = builder.literal(node)
     test = f"{local} {_PYTHON[sign]} {literal}"
     test = test if truth else f"not {test}"
     if (sign in _ABOVE_EMPTY) != truth:
         test += f" and {local} != ''"
     number = numeral(text)
-    if number is None:
+    if number is None or isinstance(node, FormParameter):
         otherwise = f"{builder.name(semantics.COMPARATORS[sign])}({local}, {literal})"
     else:
         general = builder.name(semantics.WITH_NUMERAL[sign])

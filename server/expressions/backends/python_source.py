@@ -3,6 +3,9 @@
 Constants are arguments of the function that wraps the source. So expressions that differ only by
 their constants have one source, which Python compiles once; each then takes the memory of a
 function and its constants, and none for code.
+
+The function of a form (`filter_form`) takes the constants of its parameters and the positions of
+its fields with each call. So forms that differ only by their fields share one function.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from server.expressions.tree import (
     Between,
     Comparison,
     Expr,
+    FormParameter,
     Identifier,
     In,
     IsNan,
@@ -61,6 +65,9 @@ class NodeWriters(NamedTuple):
 class SourceBuilder:
     """Writes source text for nodes, and collects the objects that it names, and helper functions.
 
+    Args:
+        is_form: whether to write the function of a form.
+
     Attributes:
         functions: implementations of the functions that the expression calls.
         search_counter: counts long searches; None to leave them uncounted.
@@ -72,9 +79,13 @@ class SourceBuilder:
         layout: Sequence[Slot] | Mapping[Reference, int],
         writers: NodeWriters,
         search_counter: SearchCounter | None = None,
+        *,
+        is_form: bool = False,
     ) -> None:
         self.functions = functions
         self.search_counter = search_counter
+        self._is_form = is_form
+        self._arguments = "v, m, k, p" if is_form else "v, m"
         self._writers = writers
         self._slot_indexes: Mapping[Any, int] = (
             layout
@@ -87,12 +98,21 @@ class SourceBuilder:
         self._depth = 0
 
     def compile_function(self, body: str) -> Any:
-        """Compile a function of values `v` and context `m` that returns the value of `body`."""
-        self._helpers.append(f" def expression(v, m={self.name(NO_CONTEXT)}): return {body}\n")
+        """Compile a function of values `v` and context `m` that returns the value of `body`.
+
+        That of a form also takes a filter `k` and the positions `p` of its fields in `v`.
+        """
+        default = "" if self._is_form else f"={self.name(NO_CONTEXT)}"
+        arguments = self._arguments.replace("m", f"m{default}")
+        self._helpers.append(f" def expression({arguments}): return {body}\n")
         names = ", ".join(map("k{}".format, range(len(self._constants))))
         source = f"def make({names}):\n{''.join(self._helpers)} return expression\n"
-        make = _made if len(source) <= _MAX_KEPT_LENGTH else _make
-        return make(source, tuple(self._shared))(*self._constants)
+        shared = tuple(self._shared)
+        if len(source) > _MAX_KEPT_LENGTH:
+            return _make(source, shared)(*self._constants)
+        if not self._constants:
+            return _made_without_constants(source, shared)
+        return _made(source, shared)(*self._constants)
 
     def true(self, node: Expr) -> str:
         """Return source of a bool: is the node true?"""
@@ -117,7 +137,7 @@ class SourceBuilder:
         if isinstance(node, _LOGICAL):
             return self.value(node)
         if isinstance(node, Literal):
-            return self.constant(None if node.value == "" else node.value)
+            return self.constant(None) if node.value == "" else self.literal(node)
         return f"{self.name(semantics.first)}({self.value(node)})"
 
     def name(self, shared: Hashable) -> str:
@@ -129,15 +149,26 @@ class SourceBuilder:
         self._constants.append(value)
         return f"k{len(self._constants) - 1}"
 
+    def literal(self, node: Literal) -> str:
+        """Return source of a literal: a name, or the constant of the filter for a parameter."""
+        return (
+            f"k[{node.number + 1}]"
+            if isinstance(node, FormParameter)
+            else self.constant(node.value)
+        )
+
     def slot(self, node: Identifier | Aggregate) -> str:
         """Return source that reads a field or the result of an aggregate."""
         slot: Slot = node.reference if isinstance(node, Identifier) else node
-        return f"v[{self._slot_indexes[slot]}]"
+        return self._value_at(self._slot_indexes[slot])
 
     def local(self, node: Identifier) -> tuple[str, str]:
         """Return source that reads a field into a local variable, and the variable's name."""
         index = self._slot_indexes[node.reference]
-        return f"(x{index} := v[{index}])", f"x{index}"
+        return f"(x{index} := {self._value_at(index)})", f"x{index}"
+
+    def _value_at(self, index: int) -> str:
+        return f"v[p[{index}]]" if self._is_form else f"v[{index}]"
 
     def _write(
         self, writers: Mapping[type[Expr], NodeWriter], node: Expr, otherwise: NodeWriter | None
@@ -157,8 +188,8 @@ class SourceBuilder:
 
     def _helper(self, source: str) -> str:
         name = f"part{len(self._helpers)}"
-        self._helpers.append(f" def {name}(v, m): return {source}\n")
-        return f"{name}(v, m)"
+        self._helpers.append(f" def {name}({self._arguments}): return {source}\n")
+        return f"{name}({self._arguments})"
 
 
 def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
@@ -172,6 +203,14 @@ def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
 
 
 _made: Final = lru_cache(maxsize=1024)(_make)
+
+
+@lru_cache(maxsize=1024)
+def _made_without_constants(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
+    """Return the function that a source without constants defines."""
+    function: Callable[..., Any] = _make(source, shared)()
+    return function
+
 
 NodeWriter: TypeAlias = Callable[[SourceBuilder, Any], str]
 """Writes the source for one kind of node."""

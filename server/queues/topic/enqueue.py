@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.expressions import ContextKind, parse, references
 from server.expressions.backends.compile_message import compile_value
+from server.expressions.filter_form import lift_constants
 from server.expressions.inference import with_inferred_types
 from server.expressions.numerals import numeral
 from server.message_types.base import BodyError
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from server.storage.journal.format.layout import EntryRow
     from server.topics.log_feed import RecordedBatch
     from server.topics.subscriptions.delivery.envelope import Envelope
-    from server.topics.subscriptions.matching.filter_set import Filter
+    from server.topics.subscriptions.matching.filter_layout import Filter
 
 _MICROSECONDS: Final = 1_000_000
 _UINT64_RANGE: Final = 1 << 64
@@ -95,7 +96,8 @@ class Enqueuer:
     def _add(self, text: str | None, functions: Functions) -> Filter | None:
         if text is None:
             return None
-        return self._filters.add(parse(text, ContextKind.STABLE_FILTER, functions))
+        expr = parse(text, ContextKind.STABLE_FILTER, functions)
+        return self._filters.add(lift_constants(expr))
 
     def enqueue_entries(self, batch: EntryBatch, enqueue: EnqueueCallback) -> None:
         """Enqueue the admitted messages of a batch, in the order of the log.

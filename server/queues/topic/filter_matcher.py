@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from server.expressions.filter_form import lift_constants
 from server.expressions.message_context import NO_CONTEXT
 from server.expressions.tree import Call, walk
 from server.queues.core import UnmatchedError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from server.queues.topic.message_batch import QueueBatchPart
     from server.queues.topic.message_cache import MessageCache
     from server.topics.subscriptions.matching.filter_costs import FilterCost
-    from server.topics.subscriptions.matching.filter_set import Filter
+    from server.topics.subscriptions.matching.filter_layout import Filter
 
 
 _MICROSECONDS: Final = 1_000_000
@@ -80,7 +81,7 @@ class QueueFilterMatcher:
     def add(self, content_filter: Hashable) -> None:
         """See `FilterMatcher.add`."""
         consumer_filter = cast(ConsumerFilter, content_filter)
-        filter_ = self._filters.add(consumer_filter.expr)
+        filter_ = self._filters.add(lift_constants(consumer_filter.expr))
         self._compiled_filters[consumer_filter], self._consumer_filters[filter_] = (
             filter_,
             consumer_filter,

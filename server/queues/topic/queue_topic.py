@@ -49,7 +49,6 @@ from server.storage.journal import JournalTopic
 from server.storage.journal.write.blocks import each
 from server.topics.log_feed import join_batches
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
-from server.topics.subscriptions.subscriber_set import SubscriberEntry
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
 
@@ -332,7 +331,7 @@ class QueueTopic(Topic):
         effective_form, consumer_filter = self._apply_permit(subscription, permit), None
         if effective_form.filter is not None:
             consumer_filter = ConsumerFilter(to_text(effective_form.filter), effective_form.filter)
-        self._subscriptions[subscription] = SubscriberEntry(subscription, None, 0)
+        self._subscriptions[subscription] = None
         self.core.attach(consumer, consumer_filter)
         self.wake()
 

@@ -19,6 +19,7 @@ from server.engine.connection_context import ConnectionHandle
 from server.engine.session import Session
 from server.expressions import ContextKind, ExpressionError
 from server.expressions.context_rules import check_tree
+from server.expressions.filter_form import content_filter_of
 from server.expressions.topic_names import select_topics
 from server.security.permissions import Permission
 from server.sql.client_log import note_input
@@ -28,7 +29,7 @@ from server.sql.query.errors import (
     INTERNAL_ERROR,
     SqlError,
 )
-from server.topics.subscriptions.subscription import Subscription
+from server.topics.subscriptions.subscription import Subscription, SubscriptionTerms
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
@@ -118,11 +119,13 @@ class LiveSubscriber:
             Subscription(
                 session,
                 self._sub_id,
-                select_topics(topic, literal=True),
-                filter_,
-                tracks_focus=tracks_focus,
-                began_with_query=tracks_focus,
-                sink=sink,
+                SubscriptionTerms(
+                    select_topics(topic, literal=True),
+                    tracks_focus=tracks_focus,
+                    began_with_query=tracks_focus,
+                    sink=sink,
+                ),
+                content_filter_of(filter_),
             )
         )
         session.log.emit(

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from server.engine.replays.replay import Replay
-from server.expressions import to_text
+from server.expressions.filter_form import text_of
 from server.security.permissions import Permission
 from server.statistics.resources import PAGINATIONS, SUBSCRIPTIONS
 from server.statistics.sample import StatisticsEntry
@@ -137,11 +137,12 @@ class SubscriptionsSource:
 
     def _make_entry(self, session: Session, subscription: Subscription) -> StatisticsEntry:
         results = None if subscription.page is None else self._result_set_of(subscription)
+        content_filter = subscription.content_filter
         static_values = (
             subscription.bookmark or "",
             str(session.number),
             _entitlement_filter(session, subscription),
-            "" if subscription.filter is None else to_text(subscription.filter),
+            "" if content_filter is None else text_of(content_filter),
             session.message_type,
             subscription.options or "",
             "" if results is None else str(results.number),

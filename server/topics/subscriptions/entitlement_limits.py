@@ -32,6 +32,7 @@ from msgspec import structs
 
 from server.expressions import conjuncts
 from server.expressions.backends.compile_message import compile_filter
+from server.expressions.filter_form import content_filter_of
 from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT
 from server.expressions.redaction import hide
@@ -114,10 +115,10 @@ def entitled(subscription: Subscription, permit: Permit, message_type: MessageTy
             page = replace(page, order_by=permitted_order(permit, page.order_by))
     return structs.replace(
         subscription,
-        filter=permitted_filter(permit, subscription.filter),
-        presentation=presentation,
-        page=page,
-        permit=permit,
+        content_filter=content_filter_of(permitted_filter(permit, subscription.filter)),
+        terms=structs.replace(
+            subscription.terms, presentation=presentation, page=page, permit=permit
+        ),
     )
 
 

@@ -62,7 +62,8 @@ from server.topics.subscriptions.delivery.record_delivery import (
 from server.topics.subscriptions.delivery.sink import ChangeSink, SinkFramer
 from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
-from server.topics.subscriptions.matching.filter_set import Filter, match_record
+from server.topics.subscriptions.matching.filter_layout import Filter
+from server.topics.subscriptions.matching.filter_set import match_record
 from server.topics.subscriptions.paging.page import FindRecord, Page
 from server.topics.subscriptions.paging.pages import TopicPages
 from server.topics.subscriptions.subscriber_set import SubscriberSet
@@ -200,7 +201,7 @@ class RecordFanout(SubscriberSet):
         )
         if subscription.tracks_focus:
             self._tracking_count += step
-            if subscription.filter is not None:
+            if subscription.content_filter is not None:
                 self._filtered_tracking_count += step
                 is_comparing = True
         if is_comparing:
@@ -438,7 +439,7 @@ class RecordFanout(SubscriberSet):
         before: set[Filter],
     ) -> RecordMessageForm | None:
         """Return the form that a subscription gets; None for nothing. See the table at the top."""
-        filter_ = self._subscriptions[subscription].filter
+        filter_ = self._subscriptions[subscription]
         matched = self._matched_before(subscription, kind, before)
         if kind is RecordChangeKind.REMOVAL or not (filter_ is None or filter_ in after):
             return RecordMessageForm.OOF if matched and subscription.tracks_focus else None
@@ -455,7 +456,7 @@ class RecordFanout(SubscriberSet):
         self, subscription: Subscription, kind: RecordChangeKind, before: set[Filter]
     ) -> bool:
         """Return True if a subscription matched a record before it changed."""
-        filter_ = self._subscriptions[subscription].filter
+        filter_ = self._subscriptions[subscription]
         return kind is not RecordChangeKind.INSERT and (filter_ is None or filter_ in before)
 
     def _single_delivery(

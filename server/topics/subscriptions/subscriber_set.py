@@ -13,16 +13,16 @@ lists its subscriptions in this order.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
 from server.security.permissions import UNLIMITED
 from server.topics.subscriptions.entitlement_limits import entitled
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
-from server.topics.subscriptions.matching.filter_set import NO_FILTERS, Filter, FilterSet
+from server.topics.subscriptions.matching.filter_layout import Filter
+from server.topics.subscriptions.matching.filter_set import NO_FILTERS, FilterSet
 from server.topics.subscriptions.subscription import Subscription
-from server.util.multimap import members, with_item, without_item
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -30,24 +30,6 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
     from server.topics.subscriptions.delivery.outbox import Outbox
     from server.topics.subscriptions.matching.filter_costs import FilterCost
-    from server.util.multimap import MultimapItems
-
-
-class SubscriberEntry:
-    """A subscription's entry in a `SubscriberSet`.
-
-    Args:
-        subscription: the subscription.
-        filter_: its filter; None if it has none.
-        order: its position in the order of all.
-    """
-
-    __slots__ = ("filter", "order", "subscription")
-
-    def __init__(self, subscription: Subscription, filter_: Filter | None, order: int) -> None:
-        self.subscription = subscription
-        self.filter = filter_
-        self.order = order
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -77,7 +59,7 @@ class SubscriberSet:
         self.message_type = message_type
         self.name = name
         # in their effective form here; `_effective_forms`: by requested form, where the two differ
-        self._subscriptions: dict[Subscription, SubscriberEntry] = {}
+        self._subscriptions: dict[Subscription, Filter | None] = {}  # with their filters
         self._effective_forms: dict[Subscription, Subscription] = {}
         self._attach_count = 0
         self._literal_count = 0  # subscriptions to this very topic
@@ -141,18 +123,17 @@ class SubscriberSet:
     def _attach(self, subscription: Subscription) -> None:
         self._attach_count += 1
         filter_ = None
-        if subscription.filter is not None:
+        if subscription.content_filter is not None:
             if self._filters is NO_FILTERS:
                 self._filters = FilterSet(
                     self.message_type, self._functions, self._end_failed_filter, self._owners_of
                 )
-            filter_ = self._filters.add(subscription.filter)
-        entry = SubscriberEntry(subscription, filter_, self._attach_count)
-        self._subscriptions[subscription] = entry
+            filter_ = self._filters.add(subscription.content_filter)
+        self._subscriptions[subscription] = filter_
         if filter_ is None:
             self._unfiltered[subscription] = self._attach_count
         else:
-            filter_.owners = with_item(filter_.owners, entry)
+            self._add_owner(filter_, subscription)
             self._cache_writer(filter_)
             number = subscription.subscriber.number
             self._filter_counts[number] = self._filter_counts.get(number, 0) + 1
@@ -162,14 +143,13 @@ class SubscriberSet:
     def _detach(self, subscription: Subscription) -> None:
         if subscription not in self._subscriptions:
             return
-        entry = self._subscriptions.pop(subscription)
-        filter_ = entry.filter
+        filter_ = self._subscriptions.pop(subscription)
         self._literal_count -= not subscription.selector.is_regex
         if filter_ is None:
             del self._unfiltered[subscription]
         else:
             self._filters.remove(filter_)
-            filter_.owners = without_item(filter_.owners, entry)
+            _remove_owner(filter_, subscription)
             self._cache_writer(filter_)
             number = subscription.subscriber.number
             self._filter_counts[number] -= 1
@@ -179,19 +159,26 @@ class SubscriberSet:
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """Return the cost of a subscription's filter; None if it has none or is not attached."""
-        entry = self._subscriptions.get(self._effective_form(subscription))
-        if entry is None or entry.filter is None:
-            return None
-        return self._filters.cost(entry.filter, self.name)
+        filter_ = self._subscriptions.get(self._effective_form(subscription))
+        return None if filter_ is None else self._filters.cost(filter_, self.name)
+
+    def _add_owner(self, filter_: Filter, subscription: Subscription) -> None:
+        owners = filter_.owners
+        if owners is None:
+            filter_.owners, filter_.place = subscription, self._attach_count
+        elif isinstance(owners, dict):
+            owners[subscription] = self._attach_count
+        else:
+            filter_.owners = {owners: filter_.place, subscription: self._attach_count}
 
     def _cache_writer(self, filter_: Filter) -> None:
         """Cache writer and id in a filter with one user, if its messages need only an id."""
         owner = filter_.owners
-        if isinstance(owner, SubscriberEntry):
-            filter_.sub_id = owner.subscription.sub_id
-            filter_.writer = self._plain_writer(owner.subscription)
-        else:
+        if owner is None or isinstance(owner, dict):
             filter_.writer = None
+        else:
+            filter_.sub_id = owner.sub_id
+            filter_.writer = self._plain_writer(owner)
 
     def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - `Topic` has some
         """Return the writer of a subscription, if its messages need its id and nothing else."""
@@ -222,8 +209,7 @@ class SubscriberSet:
         """Return some subscriptions without a filter and those with some filters, in order."""
         places = dict(unfiltered)
         for filter_ in filters:
-            for entry in _entries_of(filter_):
-                places[entry.subscription] = entry.order
+            places.update(_places_of(filter_))
         return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
 
     def end_subscriptions(self, error: Exception) -> None:
@@ -232,14 +218,26 @@ class SubscriberSet:
 
     def _owners_of(self, filter_: Filter) -> Collection[int]:
         """Return the numbers of the connections that have a filter."""
-        return {entry.subscription.subscriber.number for entry in _entries_of(filter_)}
+        return {subscription.subscriber.number for subscription in _places_of(filter_)}
 
     def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
-        end_failed_subscriptions([entry.subscription for entry in _entries_of(filter_)], error)
+        end_failed_subscriptions(list(_places_of(filter_)), error)
 
 
-def _entries_of(filter_: Filter) -> Collection[SubscriberEntry]:
-    """Return the entries of a filter's subscriptions."""
+def _remove_owner(filter_: Filter, subscription: Subscription) -> None:
     owners = filter_.owners
-    return () if owners is None else members(cast("MultimapItems[SubscriberEntry]", owners))
+    if not isinstance(owners, dict):
+        filter_.owners = None
+        return
+    del owners[subscription]
+    if not owners:
+        filter_.owners = None
+
+
+def _places_of(filter_: Filter) -> dict[Subscription, int]:
+    """Return a filter's subscriptions, with their places."""
+    owners = filter_.owners
+    if owners is None:
+        return {}
+    return owners if isinstance(owners, dict) else {owners: filter_.place}

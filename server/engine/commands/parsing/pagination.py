@@ -112,7 +112,7 @@ def check_same_groups(subscription: Subscription, previous: Subscription | None)
     if previous is None or subscription.aggregation is None or previous.aggregation is None:
         return
     same_terms = subscription.aggregation.definition == previous.aggregation.definition
-    if not same_terms or subscription.filter != previous.filter:
+    if not same_terms or subscription.content_filter != previous.content_filter:
         raise _not_another_page()
 
 

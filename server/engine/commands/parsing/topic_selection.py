@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from amperage.wire.header import Header
     from server.engine.session import Session
+    from server.expressions.filter_form import ContentFilter
     from server.expressions.tree import Expr
     from server.topics.sow_registry import TopicSelection
 
@@ -72,13 +73,9 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     Raises:
         CommandRefusedError: the filter is invalid.
     """
-    text, filter_parser = header.filter, session.engine.filter_parser
-    if text is None or not text.strip():
+    text, filter_parser = _filter_text(header), session.engine.filter_parser
+    if text is None:
         return None
-    if len(text) > MAX_FILTER_LENGTH:
-        raise CommandRefusedError(
-            "bad filter", f"{len(text)} characters: expected no more than {MAX_FILTER_LENGTH}"
-        )
     try:
         if stable:
             functions = session.engine.settings.functions
@@ -86,6 +83,33 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
         return filter_parser.parse(text)
     except ExpressionError as error:
         raise CommandRefusedError("bad filter", str(error)) from None
+
+
+def read_content_filter(session: Session, header: Header) -> ContentFilter | None:
+    """Do as `read_filter`, and return the filter without its tree."""
+    text = _filter_text(header)
+    if text is None:
+        return None
+    try:
+        return session.engine.filter_parser.parse_content_filter(text)
+    except ExpressionError as error:
+        raise CommandRefusedError("bad filter", str(error)) from None
+
+
+def _filter_text(header: Header) -> str | None:
+    """Return the text of a command's content filter; None if it has none.
+
+    Raises:
+        CommandRefusedError: it is too long.
+    """
+    text = header.filter
+    if text is None or not text.strip():
+        return None
+    if len(text) > MAX_FILTER_LENGTH:
+        raise CommandRefusedError(
+            "bad filter", f"{len(text)} characters: expected no more than {MAX_FILTER_LENGTH}"
+        )
+    return text
 
 
 def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from server.expressions import conjuncts
+from server.expressions.filter_form import ContentFilter, constants_of
 from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
 from server.expressions.tree import (
@@ -19,6 +20,7 @@ from server.expressions.tree import (
     Comparison,
     Constant,
     Expr,
+    FormParameter,
     Identifier,
     In,
     Literal,
@@ -52,9 +54,10 @@ class FieldDemand:
         numbers: the numbers among them.
         text_numbers: the numbers that the texts are numerals of.
         is_exact: whether the lookup is exact for all values, because none is too large.
+        is_unsatisfiable: whether no message has one of the values, as with `/a = ''`.
     """
 
-    __slots__ = ("is_exact", "numbers", "text_numbers", "texts")
+    __slots__ = ("is_exact", "is_unsatisfiable", "numbers", "text_numbers", "texts")
 
     def __init__(self, literals: Sequence[Constant]) -> None:
         texts: list[str] = []
@@ -78,6 +81,7 @@ class FieldDemand:
                 kind_numbers.append(number)
             else:
                 self.is_exact = False
+        self.is_unsatisfiable = not (texts or numbers)
         self.texts: Sequence[str] = texts
         self.numbers: Sequence[int | float] = numbers
         self.text_numbers: Collection[int | float] = text_numbers
@@ -86,61 +90,75 @@ class FieldDemand:
 
 
 class IndexableTerm:
-    """A term that demands that a field equals one of some values.
+    """A term of a form that demands that a field equals one of some values.
 
     Args:
         field: the field.
-        values: the values.
-        other_terms: the other terms of the same filter, None if there are none.
+        literals: the values, some of which may be parameters of the form.
+        position: its position among the terms of the form.
     """
 
-    __slots__ = ("field", "other_terms", "values")
+    __slots__ = ("_demand", "_literals", "_position", "field")
 
-    def __init__(self, field: Reference, values: FieldDemand, other_terms: Expr | None) -> None:
+    def __init__(self, field: Reference, literals: Sequence[Literal], position: int) -> None:
         self.field = field
-        self.values = values
-        self.other_terms = other_terms
+        self._position = position
+        self._literals = literals
+        has_parameters = any(isinstance(literal, FormParameter) for literal in literals)
+        # without parameters, the values of all filters of the form
+        self._demand = None if has_parameters else FieldDemand([one.value for one in literals])
+
+    def demand_of(self, content_filter: ContentFilter) -> FieldDemand:
+        """Return the values that a filter of the form demands."""
+        demand = self._demand
+        return (
+            FieldDemand(constants_of(content_filter, self._literals)) if demand is None else demand
+        )
+
+    def other_terms(self, template: Expr) -> Expr | None:
+        """Return the other terms of the form; None if there are none.
+
+        Args:
+            template: the form's template.
+        """
+        terms = conjuncts(template)
+        others = terms[: self._position] + terms[self._position + 1 :]
+        if not others:
+            return None
+        return others[0] if len(others) == 1 else And(others)
 
     @property
-    def is_unsatisfiable(self) -> bool:
-        """True if no message can satisfy the term, as with `/a = ''`."""
-        return not (self.values.texts or self.values.numbers)
+    def is_exact(self) -> bool:
+        """See `FieldDemand`; parameters are exact."""
+        return self._demand is None or self._demand.is_exact
 
 
-def indexable_terms(expr: Expr) -> list[IndexableTerm]:
-    """Return the terms of a filter that can be indexed; the index needs one of them."""
+def indexable_terms(template: Expr) -> list[IndexableTerm]:
+    """Return the terms of a form that can be indexed; the index needs one of them."""
     indexable: list[IndexableTerm] = []
-    terms = conjuncts(expr)
-    for position, term in enumerate(terms):
-        field, constants = _demanded(term)
+    for position, term in enumerate(conjuncts(template)):
+        field, literals = _demanded(term)
         if field is None:
             continue
-        values = FieldDemand(constants)
-        if values.is_exact:
-            rest = terms[:position] + terms[position + 1 :]
-            indexable.append(IndexableTerm(field.reference, values, _joined(rest)))
+        indexable_term = IndexableTerm(field.reference, literals, position)
+        if indexable_term.is_exact:
+            indexable.append(indexable_term)
     return indexable
 
 
-def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Constant]]:
+def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Literal]]:
     """Return the field and the values of which it must equal one; None for any other term."""
     if isinstance(term, Comparison):
         field, value = term.left, term.right
         if isinstance(field, Literal):
             field, value = value, field
         if term.operator == "=" and isinstance(field, Identifier) and isinstance(value, Literal):
-            return field, (value.value,)
+            return field, (value,)
     elif isinstance(term, In):
-        constants = [item.value for item in term.items if isinstance(item, Literal)]
-        if isinstance(term.operand, Identifier) and len(constants) == len(term.items):
-            return term.operand, constants
+        literals = [item for item in term.items if isinstance(item, Literal)]
+        if isinstance(term.operand, Identifier) and len(literals) == len(term.items):
+            return term.operand, literals
     return None, ()
-
-
-def _joined(terms: tuple[Expr, ...]) -> Expr | None:
-    if not terms:
-        return None
-    return terms[0] if len(terms) == 1 else And(terms)
 
 
 class FieldIndex(Generic[CandidateT]):

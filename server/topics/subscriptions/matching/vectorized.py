@@ -16,7 +16,7 @@ from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkMessageTy
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.bulk import BulkDecider, LiteralTest
-    from server.topics.subscriptions.matching.filter_set import Filter
+    from server.topics.subscriptions.matching.filter_layout import Filter
 
 _MIN_STABLE_MESSAGES: Final = 256
 """Messages after which a set of filters is expected to last."""

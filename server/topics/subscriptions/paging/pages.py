@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from server.topics.subscriptions.delivery.record_conflation import RecordMessageForm
 from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
-from server.topics.subscriptions.matching.filter_set import Filter, FilterSet, match_record
+from server.topics.subscriptions.matching.filter_layout import Filter
+from server.topics.subscriptions.matching.filter_set import FilterSet, match_record
 from server.topics.subscriptions.paging.page import FindRecord, Page
 from server.topics.subscriptions.paging.result_set import ResultSet
 from server.topics.subscriptions.subscription import PageTerms
@@ -98,8 +99,8 @@ class TopicPages:
             terms: the range and the order.
             make_delivery: returns a delivery to a subscription for messages of a form.
         """
-        expr = subscription.filter
-        filter_ = None if expr is None else self._filters.add(expr)
+        content_filter = subscription.content_filter
+        filter_ = None if content_filter is None else self._filters.add(content_filter)
         page = Page(
             subscription,
             terms,
