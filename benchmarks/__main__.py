@@ -22,7 +22,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "logons": "what others wait for while 1,000 clients a second log on with passwords",
     "matching": "what filters cost",
     "entitlement": "what permissions cost",
-    "first_matches": "what many filters cost: to subscribe, to match at first, to unsubscribe; their memory",
+    "first_matches": "what many filters cost: subscribing, the first match, memory",
     "sow": "publishing and querying records, beside databases",
     "sql": "SQL: statements beside DuckDB, records by key, SUBSCRIBE, memory",
     "journal": "the transaction log, beside the disk",

@@ -149,14 +149,15 @@ def _served(filter_of: Callable[[int], str], count: int) -> list[float]:
             _command(Header("publish", topic="t"), b'{"symbol":"SYM%06d",%b}' % (number, fields))
             for number in random.Random(1).choices(range(count), k=MESSAGES)
         ]
-        _written(server, clients, subscribes[:1])
+        header = Header("subscribe", topic="t", sub_id="first", short_filter=filter_of(0))
+        _written(server, clients, [_command(header)])
         before = server.resident_bytes
 
         def kept_bytes() -> int:
             return (server.resident_bytes - before) // count
 
         return [
-            *reversed((_written(server, clients, subscribes[1:]), kept_bytes())),
+            *reversed((_written(server, clients, subscribes), kept_bytes())),
             _written(server, [publisher], messages, readers=clients),
             _written(server, clients, unsubscribes),
             kept_bytes(),
