@@ -17,8 +17,8 @@ from typing import Final
 
 from server.app.command_line import CommandLineParser, directory, file_name, make_parser
 from server.app.stdio import say
+from server.cli.admin_login import add_login_options, read_login
 from server.cli.doctor import report
-from server.cli.doctor.admin_interface import AdminLogin
 from server.cli.doctor.archive import write_archive
 from server.cli.doctor.configuration import read
 from server.cli.doctor.examination import ExaminationRequest, examine
@@ -30,8 +30,6 @@ from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 
 _NAME: Final = "amps-doctor"
-_USER: Final = "AMPS_ADMIN_USER"
-_PASSWORD: Final = "AMPS_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
 _FAILED: Final = 4
 
 
@@ -56,10 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Path.cwd() / (options.output or "")
     secrets = SecretRedactor()
     try:
-        login = _login(options, secrets)
+        login = read_login(options)
     except (OSError, ValueError) as error:
         say(f"{_NAME}: {options.password_file}: {error}")
         return _FAILED
+    secrets.add([login.password])
     defines = dict(options.defines)
     secrets.add(value for name, value in defines.items() if _is_secret(name))
     question = ExaminationRequest(
@@ -147,24 +146,6 @@ def _put(text: str) -> None:
     write_out([text.encode(errors="backslashreplace")])
 
 
-def _login(options: argparse.Namespace, secrets: SecretRedactor) -> AdminLogin:
-    """Return the credentials for the admin interface.
-
-    Raises:
-        OSError: the file with the password cannot be read.
-        ValueError: it is empty.
-    """
-    user = options.user or os.environ.get(_USER, "")
-    password = os.environ.get(_PASSWORD, "")
-    if options.password_file is not None:
-        lines = options.password_file.read_text("utf-8").splitlines()
-        if not lines:
-            raise ValueError("it has no password in its first line")
-        password = lines[0]
-    secrets.add([password])
-    return AdminLogin(user, password, options.ca_file)
-
-
 def _is_secret(name: str) -> bool:
     lower = name.lower()
     return any(mark in lower for mark in ("password", "secret", "token", "key"))
@@ -193,19 +174,7 @@ def _parser() -> CommandLineParser:
         help="print a checklist for moving the instance of this configuration here from AMPS",
     )
     add("--url", help="its admin interface, if not where the configuration says")
-    add("--user", help=f"as whom to ask there; {_USER} if not given")
-    add(
-        "--password-file",
-        type=Path,
-        metavar="FILE",
-        help=f"has the user's password in its first line; else {_PASSWORD} has it",
-    )
-    add(
-        "--ca-file",
-        type=file_name,
-        metavar="FILE",
-        help="authorities of its certificate, besides the system's",
-    )
+    add_login_options(parser)
     add("--work-dir", type=directory, metavar="DIRECTORY", help="where relative paths begin")
     add(
         "-D",

@@ -48,6 +48,7 @@ def groups_of(services: ActionServices) -> list[OperationGroup]:
         _authorization(services),
         _clients(services),
         OperationGroup(("diagnostics",), (_dump(services),)),
+        OperationGroup(("logging",), (_rotate(services),)),
         OperationGroup((), (_minidump(services),)),
         _queues(services),
         _replication(services),
@@ -137,6 +138,14 @@ def _dump(services: ActionServices) -> AdminOperation:
         return "The state of the queues has been written to the log."
 
     return AdminOperation("dump", "write the state of the queues to the log", dump)
+
+
+def _rotate(services: ActionServices) -> AdminOperation:
+    async def rotate(_id: str, _parameters: OperationParameters) -> str:
+        services.rotate_logs()
+        return "Log files are continued in their next files."
+
+    return AdminOperation("rotate", "continue log files in their next files", rotate)
 
 
 def _minidump(services: ActionServices) -> AdminOperation:

@@ -7,10 +7,11 @@ import http.client
 import json
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 << 20
@@ -23,12 +24,16 @@ class AdminRequestError(Exception):
     Attributes:
         status: HTTP status of the answer; 0 if there was none.
         advice: how to correct it, if that is known here.
+        is_sent: whether the request may have reached the instance.
     """
 
-    def __init__(self, text: str, status: int = 0, advice: str = "") -> None:
+    def __init__(
+        self, text: str, status: int = 0, advice: str = "", *, is_sent: bool = False
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.advice = advice
+        self.is_sent = is_sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class AdminClient:
     Args:
         url: the address, such as `http://localhost:8085`.
         login: the credentials to use.
+        timeout_s: seconds that the instance may take to connect, and to send something.
 
     Attributes:
         url: the address, without credentials.
@@ -76,7 +82,7 @@ class AdminClient:
         AdminRequestError: the URL is invalid.
     """
 
-    def __init__(self, url: str, login: AdminLogin) -> None:
+    def __init__(self, url: str, login: AdminLogin, timeout_s: float = _SECONDS) -> None:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
@@ -90,6 +96,7 @@ class AdminClient:
         self._port: Final = port
         self._is_encrypted: Final = parts.scheme == "https"
         self._login: Final = login
+        self._timeout_s: Final = timeout_s
 
     def get(self, path: str) -> AdminResponse:
         """Request a path and return the answer.
@@ -97,7 +104,7 @@ class AdminClient:
         Raises:
             AdminRequestError: there is no answer, or it is a refusal; 503 counts as an answer.
         """
-        answer = self._request(path)
+        answer = self.request(path)
         if answer.status in (200, 503):
             return answer
         first = answer.body.strip().partition("\n")[0][:200]
@@ -123,7 +130,7 @@ class AdminClient:
         Raises:
             AdminRequestError: there is none.
         """
-        answer = self._request(path, until=b"\n\n")
+        answer = self.request(path, until=b"\n\n")
         data = [line[5:] for line in answer.body.split("\n") if line.startswith("data:")]
         try:
             return json.loads("\n".join(data))
@@ -132,7 +139,20 @@ class AdminClient:
                 f"{path}: {answer.status}, and no event", answer.status
             ) from None
 
-    def _request(self, path: str, until: bytes = b"") -> AdminResponse:
+    def request(
+        self, path: str, form: Mapping[str, str] | None = None, *, until: bytes = b""
+    ) -> AdminResponse:
+        """Request a path and return the answer, whatever its status.
+
+        Args:
+            path: the path, encoded.
+            form: the parameters of an operation, which is requested by POST; GET if None.
+            until: stop reading once the answer contains this.
+
+        Raises:
+            AdminRequestError: there is no answer.
+        """
+        is_sent = False
         try:
             connection = self._connection()
         except (OSError, ssl.SSLError) as error:
@@ -144,25 +164,30 @@ class AdminClient:
                 connection.sock.getpeername()[0],
             )
             self.is_local = is_one_machine(own_address, peer_address)
-            connection.request("GET", path, headers=self._headers())
+            is_sent = True
+            if form is None:
+                connection.request("GET", path, headers=self._headers())
+            else:
+                headers = self._headers() | {"Content-Type": "application/x-www-form-urlencoded"}
+                connection.request("POST", path, urlencode(form), headers)
             response = connection.getresponse()
-            body = _read(response, until)
+            body = _read(response, until, self._timeout_s)
         except ssl.SSLError as error:
             raise _tls_error(error) from None
         except (OSError, http.client.HTTPException) as error:
-            raise AdminRequestError(_connection_problem(error)) from None
+            raise AdminRequestError(_connection_problem(error), is_sent=is_sent) from None
         finally:
             connection.close()
         return AdminResponse(response.status, body, response.headers.get("Date", ""))
 
     def _connection(self) -> http.client.HTTPConnection:
         if not self._is_encrypted:
-            return http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         context = ssl.create_default_context()
         if self._login.authorities is not None:
             context.load_verify_locations(self._login.authorities)
         return http.client.HTTPSConnection(
-            self._host, self._port, timeout=_SECONDS, context=context
+            self._host, self._port, timeout=self._timeout_s, context=context
         )
 
     def _headers(self) -> dict[str, str]:
@@ -177,10 +202,10 @@ def is_one_machine(address: str, peer: str) -> bool:
     return address == peer or ip_address(peer.partition("%")[0]).is_loopback
 
 
-def _read(response: http.client.HTTPResponse, until: bytes) -> str:
+def _read(response: http.client.HTTPResponse, until: bytes, timeout_s: float) -> str:
     """Return the text of an answer; with `until`, stop reading once it contains that."""
     parts: list[bytes] = []
-    size, end = 0, time.monotonic() + _SECONDS
+    size, end = 0, time.monotonic() + timeout_s
     while chunk := response.read1(_READ_SIZE):
         parts.append(chunk)
         size += len(chunk)

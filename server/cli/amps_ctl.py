@@ -1,0 +1,236 @@
+"""`amps-ctl`: operates a running instance through its admin interface.
+
+Not in AMPS, which has these operations as paths below /amps/administrator only. `server/cli/ctl/`
+sends the requests; this module has the command line, and prints the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from server.app.command_line import CommandLineParser, make_parser
+from server.app.stdio import say
+from server.cli.admin_login import add_login_options, read_login
+from server.cli.ctl.execution import CtlResult, check_path, execute_verb, run_action
+from server.cli.ctl.health import (
+    health_lines,
+    health_status,
+    read_health,
+    read_state,
+    state_lines,
+)
+from server.cli.ctl.instance import CtlEntry, CtlError, CtlInstance, CtlStatus
+from server.cli.ctl.nouns import LIST, NOUNS, CtlNoun
+from server.cli.entry_point import command
+from server.cli.journal_text import write_out
+from server.util.json_lines import json_document
+
+_NAME: Final = "amps-ctl"
+_URL: Final = "AMPS_ADMIN_URL"
+_DEFAULTS: Final = {"url": None, "user": None, "password_file": None, "ca_file": None}
+
+_Command: TypeAlias = Callable[[CtlInstance, argparse.Namespace], CtlStatus]
+
+
+@command(_NAME)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Execute a command on an instance.
+
+    Args:
+        arguments: the command line without the program's name; that of the process if None.
+
+    Returns:
+        The exit status, see `CtlStatus`.
+    """
+    parser = _parser()
+    options = _parse(parser, arguments)
+    url = options.url or os.environ.get(_URL, "")
+    if not url:
+        parser.error(f"no instance: give --url, or set {_URL}")
+    try:
+        login = read_login(options)
+    except (OSError, ValueError) as error:
+        say(f"{_NAME}: {options.password_file}: {error}")
+        return CtlStatus.NO_ANSWER
+    execute: _Command = options.execute
+    try:
+        return execute(CtlInstance(url, login), options)
+    except CtlError as error:
+        say(f"{_NAME}: {error}")
+        return error.status
+
+
+def _parse(parser: CommandLineParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse a command line; exit if it is invalid.
+
+    argparse takes names only where they are together: those behind an option are what it leaves.
+    """
+    options, rest = parser.parse_known_args(arguments)
+    if rest and (any(word.startswith("-") for word in rest) or not options.takes_names):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.names += rest
+    return options
+
+
+def _execute_noun(
+    parser: CommandLineParser, noun: CtlNoun, instance: CtlInstance, options: argparse.Namespace
+) -> CtlStatus:
+    verb: str = options.verb
+    names: list[str] = options.names
+    _refuse_wrong_count(parser, noun, verb, names)
+    if verb == LIST:
+        return _print_entries(instance.list_entries(noun.path), as_json=options.json)
+    if verb == "run":
+        name, *words = names
+        variables = [_variable(parser, word) for word in words]
+        results = [run_action(instance, noun, name, variables)]
+    elif verb == "check":
+        results = [check_path(instance, name) for name in names]
+    else:
+        results = list(execute_verb(instance, noun, verb, names))
+    return _print_results(results, as_json=options.json)
+
+
+def _refuse_wrong_count(
+    parser: CommandLineParser, noun: CtlNoun, verb: str, names: Sequence[str]
+) -> None:
+    """Exit if a verb has names that it cannot use, or lacks one."""
+    takes_names = verb != LIST and (noun.metavar or verb == "check")
+    if takes_names and not names:
+        parser.error(f"{verb} needs a {noun.metavar or 'PATH'}")
+    if names and not takes_names:
+        parser.error(f"{verb} takes no names: {' '.join(names)}")
+
+
+def _variable(parser: CommandLineParser, word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        parser.error(f"{word} is no variable: expected NAME=VALUE")
+    return name, value
+
+
+def _print_entries(entries: Sequence[CtlEntry], *, as_json: bool) -> CtlStatus:
+    if as_json:
+        write_out([json_document({"entries": [entry._asdict() for entry in entries]})])
+    else:
+        _put(
+            "  ".join(filter(None, (entry.id, entry.name, entry.description))) for entry in entries
+        )
+    return CtlStatus.DONE
+
+
+def _print_results(results: Sequence[CtlResult], *, as_json: bool) -> CtlStatus:
+    """Print what has been done; print errors on standard error, and return the gravest status."""
+    if as_json:
+        write_out([json_document({"results": [result.as_data() for result in results]})])
+    else:
+        _put(result.text for result in results if result.status is CtlStatus.DONE)
+    for result in results:
+        if result.status is not CtlStatus.DONE:
+            say(f"{_NAME}: {f'{result.id}: ' if result.id else ''}{result.text}")
+    return max(result.status for result in results)
+
+
+def _health(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
+    health = read_health(instance, options.replication)
+    if options.json:
+        write_out([json_document(health)])
+    else:
+        _put(health_lines(health))
+    return health_status(health)
+
+
+def _status(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
+    health = read_health(instance, options.replication)
+    state = read_state(instance)
+    if options.json:
+        write_out([json_document({**state, **health})])
+    else:
+        _put([*state_lines(state), *health_lines(health)])
+    return health_status(health)
+
+
+def _put(lines: Iterable[str]) -> None:
+    write_out(f"{line}\n".encode(errors="backslashreplace") for line in lines)
+
+
+def _parser() -> CommandLineParser:
+    parser = make_parser(
+        _NAME,
+        "Operate a running instance through its admin interface.",
+        as_json="print a JSON object",
+        epilog="Exit status: 0 done, 1 refused or failed, 2 invalid command line, 3 not ready,"
+        " 4 no answer or no logon, 5 the request was sent and its result is unknown.",
+    )
+    parser.set_defaults(**_DEFAULTS, names=[], takes_names=False)
+    _add_connection_options(parser)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, execute, help_text in (
+        ("status", _status, "show the instance, its transports, destinations, queues and health"),
+        ("health", _health, "show whether it works, and whether it is ready for clients"),
+    ):
+        _add_replication_option(_add_command(commands, name, execute, help_text))
+    for name, noun in NOUNS.items():
+        _add_noun(commands, name, noun)
+    return parser
+
+
+def _add_noun(
+    commands: argparse._SubParsersAction[CommandLineParser], name: str, noun: CtlNoun
+) -> None:
+    verbs = {LIST: "list them"} if noun.metavar else {}
+    verbs |= {verb: details.help for verb, details in noun.verbs.items()}
+    parser = _add_command(
+        commands, name, None, f"operate {noun.help}: {', '.join(noun.verb_names)}"
+    )
+    parser.set_defaults(execute=partial(_execute_noun, parser, noun))
+    listed = "; ".join(f"{verb}: {text}" for verb, text in verbs.items())
+    parser.add_argument("verb", metavar="VERB", choices=noun.verb_names, help=listed)
+    metavar = noun.metavar or ("PATH" if "check" in verbs else "")
+    if metavar:
+        text = "ids or names, as list shows them" if noun.metavar else "a path of the interface"
+        parser.add_argument("names", metavar=metavar, nargs="*", help=text)
+    parser.set_defaults(takes_names=bool(metavar))
+
+
+def _add_command(
+    commands: argparse._SubParsersAction[CommandLineParser],
+    name: str,
+    execute: _Command | None,
+    help_text: str,
+) -> CommandLineParser:
+    parser = commands.add_parser(
+        name,
+        help=help_text,
+        description=f"{help_text[0].upper()}{help_text[1:]}.",
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.set_defaults(execute=execute)
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    _add_connection_options(parser)
+    return parser
+
+
+def _add_connection_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--url", help=f"the admin interface, such as http://localhost:8085; {_URL} if not given"
+    )
+    add_login_options(parser)
+
+
+def _add_replication_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--replication",
+        choices=("sync", "all"),
+        default="sync",
+        help="the destinations that have to be connected and up to date (sync)",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

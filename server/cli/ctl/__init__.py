@@ -1,0 +1,1 @@
+"""The commands of `amps-ctl`: requests to the admin interface of a running instance."""

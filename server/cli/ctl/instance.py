@@ -1,0 +1,171 @@
+"""Requests of `amps-ctl` to one instance; refusals and missing answers become `CtlError`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+from server.cli.doctor.admin_interface import AdminClient, AdminLogin, AdminRequestError
+
+_TOP: Final = ("amps", "administrator")
+_TIMEOUT_S: Final = 30.0
+"""The time limit of an answer; the instance itself answers within a shorter one."""
+
+_OK: Final = 200
+_UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
+_UNAVAILABLE: Final = 503
+
+
+class CtlStatus(IntEnum):
+    """The exit statuses of `amps-ctl`; 2 is an invalid command line."""
+
+    DONE = 0
+    REFUSED = 1
+    """The instance refused, or could not do it."""
+    NOT_READY = 3
+    """The instance answers, and is not healthy or not ready."""
+    NO_ANSWER = 4
+    """The instance could not be reached, or did not accept the credentials: nothing was done."""
+    UNKNOWN = 5
+    """The request was sent and the result is unknown."""
+
+
+class CtlError(Exception):
+    """A request failed. The text is for the operator.
+
+    Attributes:
+        status: the exit status.
+    """
+
+    def __init__(self, text: str, status: CtlStatus) -> None:
+        super().__init__(text)
+        self.status: Final = status
+
+
+class CtlEntry(NamedTuple):
+    """One entry of a list.
+
+    Attributes:
+        id: its id, the part of its path.
+        name: its name, if it has another.
+        description: its description, if there is one.
+    """
+
+    id: str
+    name: str
+    description: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which it can be given: a topic also without its message type."""
+        return tuple(filter(None, (self.id, self.name, self.id.partition("!")[0])))
+
+
+class CtlInstance:
+    """The admin interface of one instance.
+
+    Args:
+        url: the address.
+        login: the credentials.
+
+    Raises:
+        CtlError: the URL is invalid.
+    """
+
+    def __init__(self, url: str, login: AdminLogin) -> None:
+        try:
+            self._client = AdminClient(url, login, _TIMEOUT_S)
+        except AdminRequestError as error:
+            raise CtlError(str(error), CtlStatus.NO_ANSWER) from None
+        self.url: Final = self._client.url
+
+    def list_entries(self, path: Sequence[str]) -> list[CtlEntry]:
+        """Return the entries of a list below /amps/administrator.
+
+        Raises:
+            CtlError: there is no answer, or it is a refusal.
+        """
+        return [
+            CtlEntry(entry["id"], entry.get("name", ""), entry.get("description", ""))
+            for entry in self._administrator(path, None)
+        ]
+
+    def execute(self, path: Sequence[str], parameters: Mapping[str, str] | None = None) -> str:
+        """Execute an operation below /amps/administrator, and return its result in a sentence.
+
+        Raises:
+            CtlError: it failed, or its result is unknown.
+        """
+        return str(self._administrator(path, parameters or {}))
+
+    def ask(self, path: Sequence[str], query: Mapping[str, str]) -> str:
+        """Return the answer below /amps/administrator to a question that changes nothing.
+
+        Raises:
+            CtlError: there is no answer, or it is a refusal.
+        """
+        return str(self._administrator(path, None, query))
+
+    def get_document(self, path: str) -> Any:
+        """Return a JSON document; one of a health check also if that fails.
+
+        Raises:
+            CtlError: there is no answer, or it is a refusal.
+        """
+        status, body = self._request(path, None)
+        if status not in (_OK, _UNAVAILABLE):
+            raise _refusal(status, body, is_operation=False)
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise CtlError(_first_line(body), CtlStatus.NO_ANSWER) from None
+
+    def _administrator(
+        self,
+        names: Sequence[str],
+        form: Mapping[str, str] | None,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        all_names = (*_TOP, *names)
+        path = "/" + "/".join(quote(name, safe="!", errors="surrogateescape") for name in all_names)
+        question = f"?{urlencode(query)}" if query else ""
+        status, body = self._request(f"{path}.json{question}", form)
+        if status != _OK:
+            raise _refusal(status, body, is_operation=form is not None)
+        value = json.loads(body)
+        for name in all_names:
+            value = value[name]
+        return value
+
+    def _request(self, path: str, form: Mapping[str, str] | None) -> tuple[int, str]:
+        try:
+            answer = self._client.request(path, form)
+        except AdminRequestError as error:
+            is_unknown = error.is_sent and form is not None
+            status = CtlStatus.UNKNOWN if is_unknown else CtlStatus.NO_ANSWER
+            advice = f" ({error.advice})" if error.advice else ""
+            raise CtlError(f"{self.url}: {error}{advice}", status) from None
+        return answer.status, answer.body
+
+
+def _refusal(status: int, body: str, *, is_operation: bool) -> CtlError:
+    """Return the error for an answer that is none of success.
+
+    The body of such an answer is the status with its phrase, and then the reason.
+    """
+    reason = _first_line(body.partition("\n")[2]) or _first_line(body)
+    if status == _UNAUTHORIZED:
+        return CtlError("the credentials are missing or refused", CtlStatus.NO_ANSWER)
+    if status == _UNAVAILABLE:
+        return CtlError(reason, CtlStatus.UNKNOWN if is_operation else CtlStatus.NO_ANSWER)
+    if status == _NOT_FOUND and is_operation:
+        return CtlError("there is no such operation at the moment", CtlStatus.REFUSED)
+    return CtlError(reason, CtlStatus.REFUSED)
+
+
+def _first_line(body: str) -> str:
+    return body.strip().partition("\n")[0][:500]
