@@ -26,6 +26,17 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from health' -l user -x -d 'as w
 complete -c amps-ctl -n '__fish_seen_subcommand_from health' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
 complete -c amps-ctl -n '__fish_seen_subcommand_from health' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
 complete -c amps-ctl -n '__fish_seen_subcommand_from health' -l replication -x -a 'sync all' -d 'the destinations that have to be connected and up to date (sync)'
+complete -c amps-ctl -f -n __fish_use_subcommand -a log-level -d 'Set the level of a log target for a time.'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -f
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -a 'developer trace stats info warning error critical emergency none configured'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -s h -l help -d 'show this help message and exit'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l json -d 'print a JSON object'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l url -x -d 'the admin interface, such as http://localhost:8085; AMPS_ADMIN_URL if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l for -x -d 'such as 30s or 1h (10m)'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l message -x -d 'for messages with matching ids only'
 complete -c amps-ctl -f -n __fish_use_subcommand -a client -d 'Operate connections of clients: list, disconnect.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -a 'list disconnect'
@@ -116,6 +127,15 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from log' -l url -x -d 'the admi
 complete -c amps-ctl -n '__fish_seen_subcommand_from log' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
 complete -c amps-ctl -n '__fish_seen_subcommand_from log' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
 complete -c amps-ctl -n '__fish_seen_subcommand_from log' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-ctl -f -n __fish_use_subcommand -a log-target -d 'Operate targets of the log: list.'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -f
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -a 'list'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -s h -l help -d 'show this help message and exit'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -l json -d 'print a JSON object'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -l url -x -d 'the admin interface, such as http://localhost:8085; AMPS_ADMIN_URL if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
+complete -c amps-ctl -n '__fish_seen_subcommand_from log-target' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
 complete -c amps-ctl -f -n __fish_use_subcommand -a diagnostics -d 'Operate the state of the instance: dump.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from diagnostics' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from diagnostics' -a 'dump'

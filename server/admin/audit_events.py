@@ -43,10 +43,17 @@ class AdminAudit:
         party = self._party(user, address)
         self._engine_calls.post(lambda: self._audit.report_refusal(party, "see", path, rule))
 
-    def record_operation(self, user: str, address: str, path: str) -> None:
-        """Record the operation that a requester has started."""
+    def record_operation(self, user: str, address: str, path: str, details: str) -> None:
+        """Record the operation that a requester has started.
+
+        Args:
+            user: the requester.
+            address: the requester's address.
+            path: the path of the operation.
+            details: its parameters, as far as they may be shown.
+        """
         party = self._party(user, address)
-        self._engine_calls.post(lambda: self._audit.report_action(party, path, ""))
+        self._engine_calls.post(lambda: self._audit.report_action(party, path, details))
 
     def _party(self, user: str, address: str) -> AuditParty:
         return AuditParty(user, address, TRANSPORT, module=self._module)

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.admin_login import add_login_options, read_login
-from server.cli.ctl.execution import CtlResult, check_path, execute_verb, run_action
+from server.cli.ctl.execution import CtlResult, check_path, execute_named, execute_verb
 from server.cli.ctl.health import (
     health_lines,
     health_status,
@@ -25,9 +25,11 @@ from server.cli.ctl.health import (
     state_lines,
 )
 from server.cli.ctl.instance import CtlEntry, CtlError, CtlInstance, CtlStatus
-from server.cli.ctl.nouns import LIST, NOUNS, CtlNoun
+from server.cli.ctl.nouns import LIST, LOG_TARGETS, NOUNS, CtlNoun
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
+from server.log.level_overrides import CONFIGURED_LEVEL
+from server.log.levels import Level
 from server.util.json_lines import json_document
 
 _NAME: Final = "amps-ctl"
@@ -88,7 +90,7 @@ def _execute_noun(
     if verb == "run":
         name, *words = names
         variables = [_variable(parser, word) for word in words]
-        results = [run_action(instance, noun, name, variables)]
+        results = [execute_named(instance, noun, name, (), dict(variables))]
     elif verb == "check":
         results = [check_path(instance, name) for name in names]
     else:
@@ -155,6 +157,12 @@ def _status(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
     return health_status(health)
 
 
+def _log_level(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
+    parameters = {"level": options.level, "for": options.duration, "message": options.message}
+    result = execute_named(instance, LOG_TARGETS, options.target, ("level",), parameters)
+    return _print_results([result], as_json=options.json)
+
+
 def _put(lines: Iterable[str]) -> None:
     write_out(f"{line}\n".encode(errors="backslashreplace") for line in lines)
 
@@ -175,6 +183,7 @@ def _parser() -> CommandLineParser:
         ("health", _health, "show whether it works, and whether it is ready for clients"),
     ):
         _add_replication_option(_add_command(commands, name, execute, help_text))
+    _add_log_level(commands)
     for name, noun in NOUNS.items():
         _add_noun(commands, name, noun)
     return parser
@@ -196,6 +205,22 @@ def _add_noun(
         text = "ids or names, as list shows them" if noun.metavar else "a path of the interface"
         parser.add_argument("names", metavar=metavar, nargs="*", help=text)
     parser.set_defaults(takes_names=bool(metavar))
+
+
+def _add_log_level(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
+    parser = _add_command(
+        commands, "log-level", _log_level, "set the level of a log target for a time"
+    )
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="its number in the configuration, or its name")
+    add(
+        "level",
+        metavar="LEVEL",
+        choices=(*(level.label for level in Level), CONFIGURED_LEVEL),
+        help=f"the lowest level that it writes, or {CONFIGURED_LEVEL} to end an earlier command",
+    )
+    add("--for", dest="duration", metavar="TIME", default="10m", help="such as 30s or 1h (10m)")
+    add("--message", metavar="REGEX", default="", help="for messages with matching ids only")
 
 
 def _add_command(

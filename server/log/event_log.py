@@ -5,8 +5,9 @@ look-up determines whether any target wants the message; if so, the values, the 
 are appended to a bounded backlog (entry_buffer.py). One thread (writer.py) renders them to lines:
 at once at low rates, some milliseconds later and in batches during a flood of entries. Each target
 has a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken target
-therefore costs its own log entries, never messages or the entries of other targets. The selection
-of each target is fixed by the configuration, so the look-up table is made once.
+therefore costs its own log entries, never messages or the entries of other targets. The look-up
+table is made from the selections of all targets; another one takes its place when an operator
+overrides the level of a target.
 
 Because lines are rendered later, by another thread, the values given to `emit` must not change any
 more: text, bytes, numbers, or immutable objects with a `__str__`.
@@ -22,6 +23,7 @@ from config_schema.problems import Problem, Severity
 from config_schema.spec import LogTargetSpec
 from server.log.catalogue import CATALOGUE, CatalogueMessage
 from server.log.entry_buffer import EntryBuffer, TargetRequest, TargetRequestKind
+from server.log.target_filter import LevelOverride
 from server.log.target_writer import complain
 from server.log.targets import LogTarget, open_targets
 from server.log.targets.memory import MemoryTarget
@@ -112,6 +114,15 @@ class EventLog:
     def enabled(self, message_id: str) -> bool:
         """Return whether any target wants the message; check it before making costly values."""
         return message_id in self._routes
+
+    def override_level(self, target: LogTarget, override: LevelOverride | None) -> None:
+        """Override the level of a target, or let it be as configured; from the next entry on.
+
+        Raises:
+            re.error: the override's pattern is not a regular expression.
+        """
+        target.override_level(override)
+        self._routes = _routes(self._all_targets)
 
     def flush(self) -> bool:
         """Wait until everything logged so far has been written.

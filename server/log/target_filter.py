@@ -2,13 +2,14 @@
 
 Logging is opt-in: a target writes the messages selected by its Level, Levels or IncludeErrors,
 without those named by ExcludeErrors. All of this is known when the instance starts, so it is
-computed once, for every id of the catalogue.
+computed once, for every id of the catalogue, and again when an operator overrides the level.
 
 Source: AMPS User Guide, Configuring Logging.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
@@ -34,6 +35,40 @@ def select(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
     message_ids |= _named(spec, "IncludeErrors", spec.include_errors, problems)
     message_ids -= excluded(spec, problems)
     return frozenset(message_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelOverride:
+    """A level that a target has instead of the configured selection, for a time.
+
+    Attributes:
+        level: the lowest level that it writes.
+        pattern: a regular expression for the ids that it applies to; None for all ids.
+    """
+
+    level: Level
+    pattern: str | None = None
+
+    def __str__(self) -> str:
+        """Return the level, and the ids if it does not apply to all."""
+        return self.level.label + ("" if self.pattern is None else f" for {self.pattern}")
+
+
+def select_overridden(spec: LogTargetSpec, override: LevelOverride) -> frozenset[str]:
+    """Return the ids of the messages that the target writes with an override.
+
+    IncludeErrors applies to ids that the override does not name; ExcludeErrors applies to all.
+
+    Raises:
+        re.error: the pattern is not a regular expression.
+    """
+    problems = Problems()  # those of the configuration have been reported
+    if override.pattern is None:
+        return select(replace(spec, level=override.level.label, levels=()), problems)
+    messages = matching(override.pattern)
+    selected = {message.id for message in messages if message.level >= override.level}
+    others = select(spec, problems) - {message.id for message in messages}
+    return others | (selected - excluded(spec, problems))
 
 
 def excluded(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:

@@ -28,6 +28,7 @@ class AdminOperation:
         required_parameters: parameters that a request must have.
         ends_sessions: whether every user has to log on to the admin interface again.
         display_name: the name to display; empty for the name in the path.
+        audited_parameters: parameters that the audit trail shows, with their values.
     """
 
     name: str
@@ -36,6 +37,7 @@ class AdminOperation:
     required_parameters: tuple[str, ...] = ()
     ends_sessions: bool = False
     display_name: str = ""
+    audited_parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

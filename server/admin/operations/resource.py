@@ -146,7 +146,12 @@ class OperationsResource:
                 400, f"A request for {operation.name} needs the parameters {missing_names}."
             )
         user_text = f"user {requester.user!r}" if requester.user else ""
-        self._audit.record_operation(requester.user, request.peer, request.path)
+        details = ", ".join(
+            f"{name}={parameters[name]}"
+            for name in operation.audited_parameters
+            if name in parameters
+        )
+        self._audit.record_operation(requester.user, request.peer, request.path, details)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=user_text)
         try:
             result = await self._engine_calls.run_coroutine(
@@ -233,6 +238,10 @@ def _below(
             yield from _links_of(names_above, tree[segments][0].operations)
         return
     operation_names = tuple(operation.name for operation in target.group.operations)
+    if not target.id:
+        length = len(target.group.path)
+        inner_paths = [path for path in tree if len(path) > length and path[:length] == segments]
+        yield from (_Link((*names_above, path[length])) for path in inner_paths)
     entries = tree[target.group.path][1]
     if target.id or entries is None:
         yield from _links_of(names_above, target.group.operations)

@@ -29,6 +29,7 @@ from config_schema.spec import (
     ViewSpec,
 )
 from server.admin.interface import AdminInterface, AdminInterfaceError
+from server.admin.operations.log_targets import log_target_group
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.loop_clock import LoopClock
 from server.app.wiring.provision import (
@@ -61,6 +62,7 @@ from server.engine.maintenance.journal_retention import JournalRetention
 from server.expressions.backends import columns
 from server.expressions.functions.lookups import declared_lookups
 from server.log.event_log import EventLog
+from server.log.level_overrides import LevelOverrides
 from server.message_types.base import BodyError
 from server.process import garbage_collection
 from server.process.file_watch import FileWatch
@@ -428,7 +430,15 @@ class Instance:
             self._transports.console_sql,
         )
         interface = provision_admin(
-            self._spec, admin, self._engine, self._services, statistics, post, text, console
+            self._spec,
+            admin,
+            self._engine,
+            self._services,
+            statistics,
+            post,
+            text,
+            console,
+            [log_target_group(LevelOverrides(self._log, self._clock))],
         )
         opened.callback(interface.close)
         try:

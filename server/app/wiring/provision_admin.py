@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from config_schema.spec.exposure import accepts_any_client
@@ -35,6 +35,7 @@ from server.transports.own_hosts import OwnHosts, own_names
 if TYPE_CHECKING:
     from actions.services import ActionServices
     from config_schema.spec import AdminSpec, InstanceSpec
+    from server.admin.operations.operation import OperationGroup
     from server.engine.engine import Engine
     from server.statistics.statistics_thread import StatisticsThread
 
@@ -48,6 +49,7 @@ def provision_admin(
     post: Callable[[Callable[[], None]], None],
     configuration: str,
     console: Callable[[AccessControl, EngineCalls, CsrfProtection], list[HttpRoute]],
+    operation_groups: Sequence[OperationGroup],
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -60,6 +62,7 @@ def provision_admin(
         post: executes a callback on the engine's thread.
         configuration: the text of the whole configuration.
         console: makes the paths of the console.
+        operation_groups: operations on parts that the services do not have.
     """
     engine_calls = EngineCalls(post)
     use = admin.authentication or spec.authentication
@@ -80,7 +83,7 @@ def provision_admin(
         is_encrypted=admin.tls is not None,
     )
     administrator = OperationsResource(
-        groups_of(services), access, csrf, engine_calls, audit, engine.log
+        [*groups_of(services), *operation_groups], access, csrf, engine_calls, audit, engine.log
     )
     first = (
         console(access, engine_calls, csrf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -59,20 +59,32 @@ def execute_verb(
         yield _result(entry_id, partial(instance.execute, path))
 
 
-def run_action(
-    instance: CtlInstance, noun: CtlNoun, name: str, variables: Sequence[tuple[str, str]]
+def execute_named(
+    instance: CtlInstance,
+    noun: CtlNoun,
+    name: str,
+    operation: tuple[str, ...],
+    parameters: Mapping[str, str],
 ) -> CtlResult:
-    """Run an action with variables.
+    """Execute an operation with parameters on one entry.
+
+    Args:
+        instance: the instance.
+        noun: the kind of the entry.
+        name: the entry, by its id or a unique name.
+        operation: the path of the operation below the entry; empty if the entry is one.
+        parameters: the parameters.
 
     Raises:
-        CtlError: the list of actions could not be read.
+        CtlError: the list of entries could not be read.
     """
     entries = instance.list_entries(noun.path)
     try:
-        action_id = _find_id(entries, name, noun.metavar)
+        entry_id = _find_id(entries, name, noun.metavar)
     except CtlError as error:
         return CtlResult(name, str(error), error.status)
-    return _result(action_id, lambda: instance.execute((*noun.path, action_id), dict(variables)))
+    path = (*noun.path, entry_id, *operation)
+    return _result(entry_id, lambda: instance.execute(path, parameters))
 
 
 def check_path(instance: CtlInstance, path: str) -> CtlResult:

@@ -44,6 +44,9 @@ class CtlNoun:
         return (*((LIST,) if self.metavar else ()), *self.verbs)
 
 
+LOG_TARGETS: Final = CtlNoun("targets of the log", ("logging", "targets"), "TARGET", {})
+"""The entries that `log-level` changes; `log-target list` shows them."""
+
 NOUNS: Final[Mapping[str, CtlNoun]] = {
     "client": CtlNoun(
         "connections of clients",
@@ -126,6 +129,7 @@ NOUNS: Final[Mapping[str, CtlNoun]] = {
         "",
         {"rotate": CtlVerb("rotate", "continue log files in their next files")},
     ),
+    "log-target": LOG_TARGETS,
     "diagnostics": CtlNoun(
         "the state of the instance",
         ("diagnostics",),

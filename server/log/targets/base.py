@@ -7,7 +7,7 @@ from typing import NamedTuple
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
 from server.log.levels import Level
-from server.log.target_filter import excluded, select
+from server.log.target_filter import LevelOverride, excluded, select, select_overridden
 
 
 class LogLine(NamedTuple):
@@ -31,6 +31,7 @@ class LogTarget(ABC):
         spec: the configuration of the target.
         selected_ids: the ids of the messages that it writes.
         excluded_ids: the ids that it must not write.
+        override: the level that it has at the moment instead of the configured selection.
         bytes_written: since the start, before compression.
         entries_written: since the start.
         may_rotate: whether it may rotate to the next file of the sequence when one is full.
@@ -41,9 +42,23 @@ class LogTarget(ABC):
         self.spec = spec
         self.selected_ids = select(spec, problems)
         self.excluded_ids = excluded(spec, problems)
+        self.override: LevelOverride | None = None
         self.bytes_written = 0
         self.entries_written = 0
         self.may_rotate = False
+
+    def override_level(self, override: LevelOverride | None) -> None:
+        """Select messages by an override, or by the configuration again; safe from any thread.
+
+        Raises:
+            re.error: the override's pattern is not a regular expression.
+        """
+        self.selected_ids = (
+            select(self.spec, Problems())
+            if override is None
+            else select_overridden(self.spec, override)
+        )
+        self.override = override
 
     @property
     @abstractmethod

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import syslog
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from server.log.targets import ConsoleTarget, FileTarget, SyslogTarget
 from server.statistics.host import free_percent
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from server.log.targets import LogTarget
     from server.statistics.schema import Resource, StatisticValue
 
-_TargetEntry: TypeAlias = "tuple[ConsoleTarget | SyslogTarget, tuple[StatisticValue, ...]]"
-"""A target with its static values."""
+_TargetT = TypeVar("_TargetT", bound="LogTarget")
 
 
 def logging_sources(targets: Sequence[LogTarget]) -> list[StatisticsSource]:
@@ -25,39 +24,50 @@ def logging_sources(targets: Sequence[LogTarget]) -> list[StatisticsSource]:
     Args:
         targets: in the order of the configuration, in which they are numbered.
     """
-    consoles: dict[str, _TargetEntry] = {}
+    consoles: dict[str, ConsoleTarget] = {}
     files: dict[str, FileTarget] = {}
-    loggers: dict[str, _TargetEntry] = {}
+    loggers: dict[str, SyslogTarget] = {}
     for number, target in enumerate(targets, 1):
         if isinstance(target, ConsoleTarget):
-            consoles[str(number)] = target, (*_selection(target), target.spec.protocol)
+            consoles[str(number)] = target
         elif isinstance(target, FileTarget):
             files[str(number)] = target
         elif isinstance(target, SyslogTarget):
-            loggers[str(number)] = target, _syslog(target)
+            loggers[str(number)] = target
     return [
-        FixedTargetsSource(CONSOLE_LOGGERS, consoles),
+        TargetsSource(CONSOLE_LOGGERS, consoles, _console),
         FilesSource(files),
-        FixedTargetsSource(SYSLOG_LOGGERS, loggers),
+        TargetsSource(SYSLOG_LOGGERS, loggers, _syslog),
     ]
 
 
-class FixedTargetsSource:
-    """Targets with static values that never change: standard streams, or the system logger.
+class TargetsSource(Generic[_TargetT]):
+    """Targets without files: standard streams, or the system logger.
 
     Args:
         resource: the resource.
-        targets: by number, the targets with their static values.
+        targets: the targets, by number.
+        read_static_values: returns the values of a target that change with its level only.
     """
 
-    def __init__(self, resource: Resource, targets: Mapping[str, _TargetEntry]) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        targets: Mapping[str, _TargetT],
+        read_static_values: Callable[[_TargetT], tuple[StatisticValue, ...]],
+    ) -> None:
         self.resource = resource
         self._targets = targets
+        self._read_static_values = read_static_values
+        self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for number, (target, static_values) in self._targets.items():
-            yield StatisticsEntry(number, static_values, (target.bytes_written,))
+        for number, target in self._targets.items():
+            static_values = self._read_static_values(target)
+            if self._static_values.get(number) != static_values:
+                self._static_values[number] = static_values
+            yield StatisticsEntry(number, self._static_values[number], (target.bytes_written,))
 
 
 class FilesSource:
@@ -83,10 +93,14 @@ def _selection(target: LogTarget) -> tuple[str, str, str]:
     """Return the fields that all kinds of targets have in common."""
     spec = target.spec
     lowest = () if spec.level is None else (spec.level,)
+    override = target.override
+    levels = lowest + spec.levels
+    if override is not None:
+        levels = (str(override),) if override.pattern is None else (*levels, str(override))
     return (
         ",".join(spec.exclude_errors),
         ",".join(spec.include_errors),
-        ",".join(lowest + spec.levels),
+        ",".join(levels),
     )
 
 
@@ -94,6 +108,10 @@ def _file(target: FileTarget) -> tuple[StatisticValue, ...]:
     threshold = target.spec.rotation_threshold
     rotates = int(threshold is not None)
     return *_selection(target), target.path, target.name, rotates, threshold or 0
+
+
+def _console(target: ConsoleTarget) -> tuple[StatisticValue, ...]:
+    return *_selection(target), target.spec.protocol
 
 
 def _syslog(target: SyslogTarget) -> tuple[StatisticValue, ...]:

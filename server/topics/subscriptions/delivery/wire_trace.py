@@ -41,6 +41,8 @@ def with_wire_trace(
 
     def send_and_log(frames: bytes) -> None:
         send(frames)
+        if not (log.enabled(_MESSAGE) or log.enabled(_ACK)):  # no longer
+            return
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)
             header, name = frames[start:body_start], client.client_name
