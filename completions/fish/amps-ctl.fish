@@ -37,6 +37,17 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l password-file
 complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
 complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l for -x -d 'such as 30s or 1h (10m)'
 complete -c amps-ctl -n '__fish_seen_subcommand_from log-level' -l message -x -d 'for messages with matching ids only'
+complete -c amps-ctl -f -n __fish_use_subcommand -a drain -d 'Stop the instance once clients and destinations have all.'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -f
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -s h -l help -d 'show this help message and exit'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l json -d 'print a JSON object'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l url -x -d 'the admin interface, such as http://localhost:8085; AMPS_ADMIN_URL if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l timeout -x -d 'such as 60s or 5m (60s)'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l force -d 'stop after that time in any case'
+complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l cancel -d 'end a drain: the instance serves'
 complete -c amps-ctl -f -n __fish_use_subcommand -a client -d 'Operate connections of clients: list, disconnect.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -a 'list disconnect'

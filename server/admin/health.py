@@ -28,6 +28,7 @@ from server.util.clock import WallMicroseconds
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
     from server.admin.engine_calls import EngineCalls
+    from server.admin.operations.drain import Drain
     from server.app.wiring.transport_table import TransportTable
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.statistics.statistics_thread import StatisticsThread
@@ -66,6 +67,7 @@ class Health:
         statistics: its thread has to be alive.
         transports: those that are enabled at the start have to be open.
         replication: has the destinations; None for an instance without replication.
+        drain: makes the instance unavailable for clients.
     """
 
     def __init__(
@@ -75,12 +77,14 @@ class Health:
         statistics: StatisticsThread,
         transports: TransportTable,
         replication: ReplicationState | None,
+        drain: Drain,
     ) -> None:
         self._access = access
         self._engine_calls = engine_calls
         self._statistics = statistics
         self._transports = transports
         self._replication = replication
+        self._drain = drain
 
     async def handle_health_request(
         self, request: HttpRequest, requester: Requester
@@ -123,7 +127,11 @@ class Health:
         def check() -> list[HealthCheckResult]:
             if counts_all is None:
                 return []
-            return [*self._check_transports(), *self._check_destinations(counts_all=counts_all)]
+            return [
+                *self._check_drain(),
+                *self._check_transports(),
+                *self._check_destinations(counts_all=counts_all),
+            ]
 
         try:
             checks += await self._engine_calls.call(check, _ENGINE_TIMEOUT_S)
@@ -136,6 +144,10 @@ class Health:
         return HealthCheckResult("statistics", problem)
 
     # On the engine's thread.
+
+    def _check_drain(self) -> Iterator[HealthCheckResult]:
+        if self._drain.is_active:
+            yield HealthCheckResult("instance", f"it is being drained ({self._drain.state})")
 
     def _check_transports(self) -> Iterator[HealthCheckResult]:
         for name, is_open in self._transports.open_from_start.items():

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.admin_login import add_login_options, read_login
+from server.cli.ctl.drain import cancel_drain, drain
 from server.cli.ctl.execution import CtlResult, check_path, execute_named, execute_verb
 from server.cli.ctl.health import (
     health_lines,
@@ -163,6 +164,22 @@ def _log_level(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
     return _print_results([result], as_json=options.json)
 
 
+def _drain(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
+    if options.cancel:
+        return _print_results([cancel_drain(instance)], as_json=options.json)
+    show = partial(_put_progress, as_json=options.json)
+    result = drain(instance, options.timeout, is_forced=options.force, show=show)
+    return _print_results([result], as_json=options.json)
+
+
+def _put_progress(line: str, *, as_json: bool) -> None:
+    """Print a line of progress, apart from a JSON object."""
+    if as_json:
+        say(line)
+    else:
+        _put([line])
+
+
 def _put(lines: Iterable[str]) -> None:
     write_out(f"{line}\n".encode(errors="backslashreplace") for line in lines)
 
@@ -184,6 +201,7 @@ def _parser() -> CommandLineParser:
     ):
         _add_replication_option(_add_command(commands, name, execute, help_text))
     _add_log_level(commands)
+    _add_drain(commands)
     for name, noun in NOUNS.items():
         _add_noun(commands, name, noun)
     return parser
@@ -221,6 +239,16 @@ def _add_log_level(commands: argparse._SubParsersAction[CommandLineParser]) -> N
     )
     add("--for", dest="duration", metavar="TIME", default="10m", help="such as 30s or 1h (10m)")
     add("--message", metavar="REGEX", default="", help="for messages with matching ids only")
+
+
+def _add_drain(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
+    parser = _add_command(
+        commands, "drain", _drain, "stop the instance once clients and destinations have all"
+    )
+    add = parser.add_argument
+    add("--timeout", metavar="TIME", default="60s", help="such as 60s or 5m (60s)")
+    add("--force", action="store_true", default=False, help="stop after that time in any case")
+    add("--cancel", action="store_true", default=False, help="end a drain: the instance serves")
 
 
 def _add_command(

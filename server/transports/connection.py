@@ -87,6 +87,7 @@ class TransportConnection(asyncio.Protocol):
         self._session: Session | None = None
         self._handshake_timer: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._is_reading_stopped = False
         self._backlog = ClientBacklog(
             transport_context.client_pool,
             transport_context.engine.clock,
@@ -142,6 +143,17 @@ class TransportConnection(asyncio.Protocol):
             self._session.close(reason)
         else:
             self._close()
+
+    def stop_reading(self) -> None:
+        """Read nothing from the peer until `restart_reading`; commands that were read go on."""
+        self._is_reading_stopped = True
+        self._pause_reading()
+
+    def restart_reading(self) -> None:
+        """Read from the peer again after `stop_reading`."""
+        self._is_reading_stopped = False
+        if self._session is None or not self._session.input.is_waiting:
+            self._resume_reading()
 
     def _start_serving(self) -> None:
         """Begin to serve the connection, before the peer has sent anything."""
@@ -201,6 +213,8 @@ class TransportConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
+        if self._is_reading_stopped:
+            return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -8,7 +8,11 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from config_schema.spec import TransportSpec
-from server.transports.connection import TransportContext, printable_address
+from server.transports.connection import (
+    TransportConnection,
+    TransportContext,
+    printable_address,
+)
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
 from server.transports.tls import TlsError, make_server_context, remake_server_context
 from server.transports.tls_acceptor import TlsAcceptor
@@ -140,6 +144,15 @@ class Listener:
         """
         for connection in list(self.transport_context.connections):
             connection.disconnect(reason)
+
+    def set_reading_stopped(self, is_stopped: bool) -> None:
+        """Stop to read from all clients that were accepted here, or read from them again."""
+        for connection in self.transport_context.connections:
+            if isinstance(connection, TransportConnection):
+                if is_stopped:
+                    connection.stop_reading()
+                else:
+                    connection.restart_reading()
 
     def on_handshake_failed(self, address: str, reason: str) -> None:
         """See `HandshakeFailureHandler`."""

@@ -158,7 +158,8 @@ class _Open:
 def test_an_engine_that_does_not_answer_is_told() -> None:
     keeper = StatisticsThread(":memory:", 1000, RecordingLog())
     stuck = EngineCalls(lambda _call: None)
-    health = Health(cast("Any", _Open()), stuck, keeper, cast("Any", None), None)
+    nothing = cast("Any", None)
+    health = Health(cast("Any", _Open()), stuck, keeper, nothing, None, nothing)
     request = HttpRequest("GET", "/healthz", {}, {})
     response = asyncio.run(health.handle_health_request(request, Requester()))
     assert response.status == 503

@@ -74,6 +74,7 @@ def test_there_is_a_way_to_everything_that_can_be_done(admin: Admin) -> None:
         "authorization",
         "clients",
         "diagnostics",
+        "drain",
         "logging",
         "minidump",
         "queues",

@@ -31,6 +31,7 @@ from config_schema.spec import (
 from server.admin.interface import AdminInterface, AdminInterfaceError
 from server.admin.operations.log_targets import log_target_group
 from server.app.wiring.dead_threads import watch_threads
+from server.app.wiring.drain import InstanceDrain
 from server.app.wiring.loop_clock import LoopClock
 from server.app.wiring.provision import (
     ProvisionError,
@@ -439,6 +440,7 @@ class Instance:
             text,
             console,
             [log_target_group(LevelOverrides(self._log, self._clock))],
+            InstanceDrain(self._engine, self._transports, self._services, self._request_stop),
         )
         opened.callback(interface.close)
         try:

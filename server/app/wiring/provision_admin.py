@@ -17,12 +17,14 @@ from server.admin.history import HistoryPages
 from server.admin.interface import AdminInterface
 from server.admin.metrics.pages import DETAILED_PATH, PATH, MetricsPage
 from server.admin.monitoring import CONFIGURATION, FILTERS, QUEUES, MonitoringPages
+from server.admin.operations.drain import drain_group
 from server.admin.operations.groups import groups_of
 from server.admin.operations.resource import ADMINISTRATOR, METHODS, OperationsResource
 from server.admin.pages import ConfigurationPage, QueueStatePage, RootPage
 from server.admin.permissions import AdminPermissionCache
 from server.admin.site import AdminSite, HttpRoute, headers_of
 from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD
+from server.app.wiring.drain import DrainError, InstanceDrain
 from server.app.wiring.provision import ProvisionError
 from server.queues.topic.status import details
 from server.security import modules as security
@@ -50,6 +52,7 @@ def provision_admin(
     configuration: str,
     console: Callable[[AccessControl, EngineCalls, CsrfProtection], list[HttpRoute]],
     operation_groups: Sequence[OperationGroup],
+    drain: InstanceDrain,
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -63,6 +66,7 @@ def provision_admin(
         configuration: the text of the whole configuration.
         console: makes the paths of the console.
         operation_groups: operations on parts that the services do not have.
+        drain: drains the instance.
     """
     engine_calls = EngineCalls(post)
     use = admin.authentication or spec.authentication
@@ -82,9 +86,8 @@ def provision_admin(
         is_unauthenticated=accepts_any_client(admin.authentication, spec.authentication),
         is_encrypted=admin.tls is not None,
     )
-    administrator = OperationsResource(
-        [*groups_of(services), *operation_groups], access, csrf, engine_calls, audit, engine.log
-    )
+    groups = [*groups_of(services), drain_group(drain, DrainError), *operation_groups]
+    administrator = OperationsResource(groups, access, csrf, engine_calls, audit, engine.log)
     first = (
         console(access, engine_calls, csrf)
         if admin.galvanometer
@@ -100,7 +103,9 @@ def provision_admin(
         monitoring, past, access, engine_calls, ClientFactsCollector(engine), interval
     )
     metrics = MetricsPage(monitoring, access, distributions(engine))
-    health = Health(access, engine_calls, statistics, services.transports, services.replication)
+    health = Health(
+        access, engine_calls, statistics, services.transports, services.replication, drain
+    )
     instance = (ROOT, INSTANCE)
     routes = [
         *first,

@@ -145,6 +145,13 @@ class TransportTable:
         if self._links is not None:
             self._links.close()
 
+    async def stop_accepting(self) -> list[str]:
+        """Close the listeners that are open, and return their names; connections stay open."""
+        names = [name for name, listener in self._listeners.items() if listener.is_open]
+        for name in names:
+            await self._listeners[name].close()
+        return names
+
     async def enable(self, name: str) -> None:
         """Open a transport, if it is not open.
 

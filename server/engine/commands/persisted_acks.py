@@ -106,6 +106,11 @@ class PersistedAcks:
         self._sequence_to_ack: int | None = None  # the sequence number to be acknowledged next
         self._is_send_scheduled = False
 
+    @property
+    def has_pending(self) -> bool:
+        """True if there are commands that have not been acknowledged."""
+        return bool(self._pending_acks) or self._sequence_to_ack is not None
+
     def acknowledge_command(
         self, header: Header, when_settled: DurabilityWait, *, is_certain: bool = False
     ) -> None:

@@ -146,14 +146,16 @@ def _consumer(
     max_backlog: int | None,
 ) -> Consumer | None:
     """Return the consumer of a subscription to queues; a replacement keeps the existing one."""
-    if session.engine.topics.queues is None:
+    queues = session.engine.topics.queues
+    if queues is None:
         return None
     if previous is not None and previous.consumer is not None:
         return previous.consumer
     if not selector.is_regex and queue_of(session, selector) is None:
         return None
     requested = 1 if max_backlog is None else max_backlog
-    return Consumer(session.client_name, session.number, requested)
+    is_paused = queues.is_delivery_paused
+    return Consumer(session.client_name, session.number, requested, is_paused=is_paused)
 
 
 def place_subscription(

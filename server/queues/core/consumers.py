@@ -19,11 +19,14 @@ class Consumer:
         name: the name of its client, for the journal and for display.
         client: identifies the connection: strict leasing compares it.
         requested_backlog: the `max_backlog` of the subscription; 1 by default, 0 pauses it.
+        is_paused: see the attribute.
 
     Attributes:
         max_backlog: its backlog: the least of the requested one and the limits of its queues.
         is_held_back: whether it gets no messages for now, because it does not read them.
-        effective_backlog: the backlog in effect: `max_backlog`, or 0 while it is held back.
+        is_paused: whether it gets no messages for now, because the instance is being drained.
+        effective_backlog: the backlog in effect: `max_backlog`, or 0 while it is held back or
+            paused.
         outstanding: number of messages that it has not acknowledged.
         subscription: the subscription that it represents now, for the integration.
         slots: one for each queue from which it gets messages, or still holds some.
@@ -33,6 +36,7 @@ class Consumer:
         "client",
         "effective_backlog",
         "is_held_back",
+        "is_paused",
         "max_backlog",
         "name",
         "outstanding",
@@ -41,13 +45,16 @@ class Consumer:
         "subscription",
     )
 
-    def __init__(self, name: str, client: Hashable, requested_backlog: int = 1) -> None:
+    def __init__(
+        self, name: str, client: Hashable, requested_backlog: int = 1, *, is_paused: bool = False
+    ) -> None:
         self.name = name
         self.client = client
         self.requested_backlog = requested_backlog
         self.max_backlog = requested_backlog
-        self.effective_backlog = requested_backlog
+        self.effective_backlog = 0 if is_paused else requested_backlog
         self.is_held_back = False
+        self.is_paused = is_paused
         self.outstanding = 0
         self.subscription: object = None
         self.slots: list[ConsumerSlot] = []
@@ -61,12 +68,17 @@ class Consumer:
         """Recompute the limit, and notify all queues."""
         allowed = [slot.max_backlog for slot in self.slots if slot.is_active]
         self.max_backlog = min([self.requested_backlog, *allowed])
-        self.effective_backlog = 0 if self.is_held_back else self.max_backlog
+        self.effective_backlog = 0 if self.is_held_back or self.is_paused else self.max_backlog
         self.notify_queues()
 
     def set_held_back(self, is_held_back: bool) -> None:
         """Pause or resume deliveries; messages that it holds stay leased."""
         self.is_held_back = is_held_back
+        self.update_limit()
+
+    def set_paused(self, is_paused: bool) -> None:
+        """Pause or resume deliveries for a drain; messages that it holds stay leased."""
+        self.is_paused = is_paused
         self.update_limit()
 
     def notify_queues(self) -> None:

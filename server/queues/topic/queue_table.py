@@ -25,6 +25,10 @@ class QueueTable:
         functions: the functions that expressions may call.
         instance: the name of this instance.
         services: the server's services for queues.
+
+    Attributes:
+        is_delivery_paused: whether consumers get no messages, because the instance is being
+            drained.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class QueueTable:
         instance: str,
         services: QueueServices,
     ) -> None:
+        self.is_delivery_paused = False
         specs = list(specs)
         publishers = {spec.ref: redrive_publisher(spec.message_type, spec.name) for spec in specs}
         self._topics = {
@@ -58,6 +63,13 @@ class QueueTable:
     def find(self, message_type: str, name: str) -> QueueTopic | None:
         """Return the queue with a name, None if there is none."""
         return self._topics.get((message_type, name))
+
+    def set_delivery_paused(self, is_paused: bool) -> None:
+        """Pause or resume deliveries of all queues; messages that consumers hold stay leased."""
+        self.is_delivery_paused = is_paused
+        for queue in self:
+            for consumer in tuple(queue.core.dispatch.slots):
+                consumer.set_paused(is_paused)
 
     def when_recorded(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the log has accepted all events so far, or at once if it has."""
