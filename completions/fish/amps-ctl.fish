@@ -48,6 +48,15 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l ca-file -r -F -d 
 complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l timeout -x -d 'such as 60s or 5m (60s)'
 complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l force -d 'stop after that time in any case'
 complete -c amps-ctl -n '__fish_seen_subcommand_from drain' -l cancel -d 'end a drain: the instance serves'
+complete -c amps-ctl -f -n __fish_use_subcommand -a reload -d 'Apply changes of the configuration file, all or none.'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -f
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -s h -l help -d 'show this help message and exit'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l json -d 'print a JSON object'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l url -x -d 'the admin interface, such as http://localhost:8085; AMPS_ADMIN_URL if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l dry-run -d 'show the differences, and apply nothing'
 complete -c amps-ctl -f -n __fish_use_subcommand -a client -d 'Operate connections of clients: list, disconnect.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -a 'list disconnect'

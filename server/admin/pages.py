@@ -61,17 +61,36 @@ class RootPage:
         return HttpResponse(self._document)
 
 
+class ConfigurationText:
+    """The text of the configuration that the instance runs, which a reload replaces.
+
+    Args:
+        text: the whole of it, without secrets.
+
+    Attributes:
+        version: its document, and the time since when the instance runs it.
+    """
+
+    version: tuple[HttpDocument, str]
+
+    def __init__(self, text: str) -> None:
+        self.set(text)
+
+    def set(self, text: str) -> None:
+        """Replace it; from any thread."""
+        self.version = HttpDocument(text.encode(), XML), formatdate(time.time(), usegmt=True)
+
+
 class ConfigurationPage:
     """The configuration that the instance runs, as its author spelled it.
 
     Args:
-        text: the whole of it, without secrets.
+        text: its text.
         access: checks the requester's entitlement.
     """
 
-    def __init__(self, text: str, access: AccessControl) -> None:
-        self._document = HttpDocument(text.encode(), XML)
-        self._last_modified = formatdate(time.time(), usegmt=True)
+    def __init__(self, text: ConfigurationText, access: AccessControl) -> None:
+        self._text = text
         self._access = access
 
     async def handle_request(self, _request: HttpRequest, requester: Requester) -> HttpResponse:
@@ -81,7 +100,8 @@ class ConfigurationPage:
             HttpError: the requester may not see it.
         """
         await self._access.require_access(requester, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
-        return HttpResponse(self._document, last_modified=self._last_modified)
+        document, last_modified = self._text.version
+        return HttpResponse(document, last_modified=last_modified)
 
 
 class QueueStatePage:

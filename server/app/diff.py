@@ -64,7 +64,7 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
     changes = compare(before, after)
     secrets = old.secrets | new.secrets
     differences = [
-        (_without_secrets(change, secrets), find_change_impact(change, specs[0], specs[1]))
+        (without_secrets(change, secrets), find_change_impact(change, specs[0], specs[1]))
         for change in changes
     ]
     refusals = _new_refusals(specs[0], specs[1], specs[2:])
@@ -77,7 +77,7 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
     return DIFFERENT if differences else SAME
 
 
-def _without_secrets(change: SettingChange, secrets: frozenset[str]) -> SettingChange:
+def without_secrets(change: SettingChange, secrets: frozenset[str]) -> SettingChange:
     """Return a change with secrets redacted."""
     name = change.path.rpartition("/")[2]
     old, new = (
@@ -145,7 +145,7 @@ def _as_text(
     differences: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems
 ) -> Iterator[str]:
     for change, consequence in differences:
-        yield f"{consequence.area}: {_title(change)}{_CHANGE_WORDS.get(change.kind, '')}"
+        yield f"{consequence.area}: {change_title(change)}{_CHANGE_WORDS.get(change.kind, '')}"
         for mark, side in (("-", change.old), ("+", change.new)):
             if side is not None:
                 yield f"  {mark} {side.location}: {_text(side)}"
@@ -162,7 +162,7 @@ def _as_text(
         yield f"{ImpactArea.PEERS}: {problem}"
 
 
-def _title(change: SettingChange) -> str:
+def change_title(change: SettingChange) -> str:
     """Return the path of entries and the element, as in `SOW/Topic orders (json): Key`."""
     title, around = "", ROOT
     for entry in change.entries[1:]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import setproctitle
@@ -25,8 +26,9 @@ from server.app import access_report
 from server.app.background_output import background_output, takes_data
 from server.app.banner import BANNER
 from server.app.check_report import TopologyCheck, print_problems, report
-from server.app.configuration import read_configuration
+from server.app.configuration import Configuration, read_configuration
 from server.app.daemon import detach
+from server.app.reload import reload_group
 from server.app.startup_log import announce
 from server.app.stdio import OutputError, put, say
 from server.app.wiring.access_explanation import AccessQuery, explain_access
@@ -125,7 +127,7 @@ def _run_task(path: str, invocation: Invocation, topology: TopologyCheck) -> int
         or invocation.graph_format
         or invocation.user is not None
     ):
-        return _run(spec, document, problems, invocation)
+        return _run(read, spec, document, invocation)
     check_start(spec, root, problems)
     if invocation.graph_format and not problems.has_errors:
         put(f"{_DRAWINGS[invocation.graph_format](plan_runtime(spec, document.secrets))}\n")
@@ -168,8 +170,9 @@ def _explain_access(
 
 
 def _run(
-    spec: InstanceSpec, document: ConfigDocument, problems: Problems, invocation: Invocation
+    read: Configuration, spec: InstanceSpec, document: ConfigDocument, invocation: Invocation
 ) -> int:
+    problems = read.problems
     with contextlib.suppress(OutputError):  # the banner is optional
         if takes_data(DESCRIPTORS["stdout"]):
             put(f"{BANNER}\n")
@@ -183,16 +186,17 @@ def _run(
     # Other users must not write to any file or directory, even if the umask would permit it.
     os.umask(os.umask(_MASK) | _MASK)
     with background_output():
-        return _serve(spec, document, problems, invocation, report_start)
+        return _serve(read, spec, document, invocation, report_start)
 
 
 def _serve(
+    read: Configuration,
     spec: InstanceSpec,
     document: ConfigDocument,
-    problems: Problems,
     invocation: Invocation,
     report_start: Callable[[str | None], None],
 ) -> int:
+    problems = read.problems
     try:
         recent = None if spec.admin is None else MemoryTarget()
         log = EventLog(spec.logging, spec.name, recent=recent)
@@ -212,7 +216,8 @@ def _serve(
         refuse_foreign_files(spec, log, set_aside=invocation.renames_foreign_files)
         log_journals_of_others(spec, log)
         supervisor = Supervisor(os.environ)
-        instance = Instance(spec, log, document, supervisor)
+        make_reload_group = partial(reload_group, read, invocation.defines, log)
+        instance = Instance(spec, log, document, supervisor, make_reload_group)
         uvloop.run(instance.run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=shown(str(error), document.secrets))

@@ -17,7 +17,13 @@ from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.admin_login import add_login_options, read_login
 from server.cli.ctl.drain import cancel_drain, drain
-from server.cli.ctl.execution import CtlResult, check_path, execute_named, execute_verb
+from server.cli.ctl.execution import (
+    CtlResult,
+    check_path,
+    execute_named,
+    execute_operation,
+    execute_verb,
+)
 from server.cli.ctl.health import (
     health_lines,
     health_status,
@@ -172,6 +178,12 @@ def _drain(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
     return _print_results([result], as_json=options.json)
 
 
+def _reload(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
+    operation = "plan" if options.dry_run else "apply"
+    result = execute_operation(instance, ("reload", "configuration", operation))
+    return _print_results([result], as_json=options.json)
+
+
 def _put_progress(line: str, *, as_json: bool) -> None:
     """Print a line of progress, apart from a JSON object."""
     if as_json:
@@ -202,6 +214,7 @@ def _parser() -> CommandLineParser:
         _add_replication_option(_add_command(commands, name, execute, help_text))
     _add_log_level(commands)
     _add_drain(commands)
+    _add_reload(commands)
     for name, noun in NOUNS.items():
         _add_noun(commands, name, noun)
     return parser
@@ -249,6 +262,14 @@ def _add_drain(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
     add("--timeout", metavar="TIME", default="60s", help="such as 60s or 5m (60s)")
     add("--force", action="store_true", default=False, help="stop after that time in any case")
     add("--cancel", action="store_true", default=False, help="end a drain: the instance serves")
+
+
+def _add_reload(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
+    parser = _add_command(
+        commands, "reload", _reload, "apply changes of the configuration file, all or none"
+    )
+    text = "show the differences, and apply nothing"
+    parser.add_argument("--dry-run", action="store_true", default=False, help=text)
 
 
 def _add_command(

@@ -124,6 +124,16 @@ class EventLog:
         target.override_level(override)
         self._routes = _routes(self._all_targets)
 
+    def reconfigure(self, target: LogTarget, spec: LogTargetSpec) -> None:
+        """Give a target another selection; from the next entry on.
+
+        Args:
+            target: the target; an override of its level lasts.
+            spec: its configuration, which has been checked; all but the selection is as before.
+        """
+        target.reconfigure(spec)
+        self._routes = _routes(self._all_targets)
+
     def flush(self) -> bool:
         """Wait until everything logged so far has been written.
 

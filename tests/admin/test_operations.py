@@ -78,6 +78,7 @@ def test_there_is_a_way_to_everything_that_can_be_done(admin: Admin) -> None:
         "logging",
         "minidump",
         "queues",
+        "reload",
         "replication",
         "sow",
         "transaction_log",

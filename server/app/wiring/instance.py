@@ -30,6 +30,8 @@ from config_schema.spec import (
 )
 from server.admin.interface import AdminInterface, AdminInterfaceError
 from server.admin.operations.log_targets import log_target_group
+from server.admin.operations.operation import OperationGroup
+from server.admin.pages import ConfigurationText
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.drain import InstanceDrain
 from server.app.wiring.loop_clock import LoopClock
@@ -104,6 +106,8 @@ class Instance:
         log: its event log.
         configuration: the document that the description was read from; None if there is none.
         supervisor: notified of the start's progress, and that the engine's loop runs.
+        make_reload_group: makes the operations that reload the configuration; takes the transports,
+            and the text of the configuration that the admin interface shows.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -116,7 +120,10 @@ class Instance:
         log: EventLog,
         configuration: ConfigDocument | None = None,
         supervisor: Supervisor | None = None,
+        make_reload_group: Callable[[TransportTable, ConfigurationText], OperationGroup]
+        | None = None,
     ) -> None:
+        self._make_reload_group = make_reload_group
         self._spec = spec
         self._supervisor = supervisor or Supervisor({})
         self._log = log
@@ -416,7 +423,7 @@ class Instance:
         if admin is None or admin.inet_addr is None:
             return None
         read = self._configuration
-        text = "" if read is None else redact_document(read)
+        text = ConfigurationText("" if read is None else redact_document(read))
         secrets = frozenset[str]() if read is None else read.secrets
         post = partial(self._post, asyncio.get_running_loop())
         console = partial(
@@ -439,7 +446,7 @@ class Instance:
             post,
             text,
             console,
-            [log_target_group(LevelOverrides(self._log, self._clock))],
+            self._operation_groups(text),
             InstanceDrain(self._engine, self._transports, self._services, self._request_stop),
         )
         opened.callback(interface.close)
@@ -449,6 +456,13 @@ class Instance:
             raise StartError(str(error)) from None
         interface.watch_certificates(self._file_watch)
         return interface
+
+    def _operation_groups(self, text: ConfigurationText) -> list[OperationGroup]:
+        """Return operations of administrators that need more than the services of actions."""
+        groups = [log_target_group(LevelOverrides(self._log, self._clock))]
+        if self._make_reload_group is not None:
+            groups.append(self._make_reload_group(self._transports, text))
+        return groups
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
         opened.push_async_callback(self._actions.close)

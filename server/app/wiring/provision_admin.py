@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from actions.services import ActionServices
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.operations.operation import OperationGroup
+    from server.admin.pages import ConfigurationText
     from server.engine.engine import Engine
     from server.statistics.statistics_thread import StatisticsThread
 
@@ -49,7 +50,7 @@ def provision_admin(
     services: ActionServices,
     statistics: StatisticsThread,
     post: Callable[[Callable[[], None]], None],
-    configuration: str,
+    configuration: ConfigurationText,
     console: Callable[[AccessControl, EngineCalls, CsrfProtection], list[HttpRoute]],
     operation_groups: Sequence[OperationGroup],
     drain: InstanceDrain,

@@ -180,6 +180,21 @@ class TransportTable:
             await listener.close()
             listener.disconnect_all("")  # the entry above has the reason; real servers give none
 
+    def update_limits(self, spec: InstanceSpec) -> None:
+        """Apply the limits for slow clients of another configuration.
+
+        Args:
+            spec: the instance, with the same transports; those with limits of their own are so
+                again.
+        """
+        transports = {transport.name: transport for transport in spec.transports}
+        self._shared_pool.limits = limits_of(spec.limits)
+        for name, listener in self._listeners.items():
+            limits = transports[name].limits
+            if has_own_pool(limits):
+                pool = listener.transport_context.client_pool
+                pool.limits = limits_of(limits, spec.limits)
+
     def watch_certificates(self, file_watch: FileWatch) -> None:
         """Make transports read their certificates again when the files change."""
         for listener in self._listeners.values():

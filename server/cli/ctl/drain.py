@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from server.cli.ctl.execution import CtlResult
+from server.cli.ctl.execution import CtlResult, execute_operation
 from server.cli.ctl.instance import CtlError, CtlInstance, CtlStatus
 
 _PATH: Final = ("drain",)
@@ -22,10 +22,7 @@ _NOT_DRAINED: Final = "not drained"
 
 def cancel_drain(instance: CtlInstance) -> CtlResult:
     """Let an instance serve again that is being drained."""
-    try:
-        return CtlResult("", instance.execute((*_INSTANCE, "cancel")), CtlStatus.DONE)
-    except CtlError as error:
-        return CtlResult("", str(error), error.status)
+    return execute_operation(instance, (*_INSTANCE, "cancel"))
 
 
 def drain(

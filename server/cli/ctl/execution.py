@@ -46,7 +46,7 @@ def execute_verb(
     """
     operation = noun.verbs[verb].operation
     if not noun.metavar:
-        yield _result("", lambda: instance.execute((*noun.path, operation)))
+        yield execute_operation(instance, (*noun.path, operation))
         return
     entries = instance.list_entries(noun.path)
     for name in names:
@@ -57,6 +57,11 @@ def execute_verb(
             continue
         path = (*noun.path, entry_id, operation)
         yield _result(entry_id, partial(instance.execute, path))
+
+
+def execute_operation(instance: CtlInstance, path: Sequence[str]) -> CtlResult:
+    """Execute an operation on the instance itself."""
+    return _result("", lambda: instance.execute(path))
 
 
 def execute_named(

@@ -14,6 +14,8 @@ _TOP: Final = ("amps", "administrator")
 _TIMEOUT_S: Final = 30.0
 """The time limit of an answer; the instance itself answers within a shorter one."""
 
+_MAX_REASON: Final = 100_000
+
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
@@ -157,7 +159,7 @@ def _refusal(status: int, body: str, *, is_operation: bool) -> CtlError:
 
     The body of such an answer is the status with its phrase, and then the reason.
     """
-    reason = _first_line(body.partition("\n")[2]) or _first_line(body)
+    reason = body.partition("\n")[2].strip()[:_MAX_REASON] or _first_line(body)
     if status == _UNAUTHORIZED:
         return CtlError("the credentials are missing or refused", CtlStatus.NO_ANSWER)
     if status == _UNAVAILABLE:

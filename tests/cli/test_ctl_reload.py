@@ -1,0 +1,143 @@
+"""`amps-ctl reload`: changes of the configuration file are applied, all or none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.admin.support import Admin, running_admin
+from tests.cli.test_ctl import ctl
+from tests.support.server import RunningServer
+
+LIMITS: Final = "<MessageMemoryLimit>10MB</MessageMemoryLimit>"
+SOW: Final = """
+<SOW><Topic>
+  <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
+  <Durability>transient</Durability>
+</Topic></SOW>
+"""
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Iterator[Admin]:
+    with running_admin(tmp_path, elements=LIMITS + SOW) as running:
+        yield running
+
+
+def edit(admin: Admin, old: str, new: str) -> None:
+    """Replace a text in the configuration, where it has to be."""
+    path = configuration(admin.server)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def configuration(server: RunningServer) -> Path:
+    """The file."""
+    return server.log_file.with_name("config.xml")
+
+
+def running(admin: Admin) -> str:
+    """The configuration that the instance says it runs."""
+    return admin.ask("/amps/instance/config.xml").text
+
+
+def traces(admin: Admin, name: str) -> bool:
+    """Whether the commands of a client are in the log."""
+    with admin.server.log_on(name) as peer:
+        peer.ask({"c": "subscribe", "t": "orders", "a": "processed", "cid": "1"})
+    assert admin.server.logs(f"client[{name}] disconnected")
+    return f"12-0002 client[{name}]" in admin.server.log()
+
+
+def test_levels_and_limits_are_applied(admin: Admin) -> None:
+    assert ctl(admin, "reload").stdout == "0 differences applied.\n"
+    edit(admin, "<Level>info</Level>", "<Level>trace</Level>")
+    edit(admin, "10MB</MessageMemory", "20MB</MessageMemory")
+    planned = ctl(admin, "reload", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    lines = planned.stdout.splitlines()
+    assert len(lines) == 2
+    assert any("Level: info -> trace (" in line and "config.xml:" in line for line in lines), lines
+    assert any("MessageMemoryLimit: 10MB -> 20MB (" in line for line in lines), lines
+    assert not traces(admin, "before")
+    assert "info</Level>" in running(admin)
+    applied = ctl(admin, "reload")
+    assert (applied.returncode, applied.stdout) == (0, f"{planned.stdout}2 differences applied.\n")
+    assert traces(admin, "after")
+    assert "trace</Level>" in running(admin)
+    assert "20MB</MessageMemory" in running(admin)
+    assert admin.server.logs("00-0059 The configuration has been reloaded: ")
+    edit(admin, "<Level>trace</Level>", "<Level>info</Level>")
+    assert ctl(admin, "reload").returncode == 0
+    assert not traces(admin, "in the end")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("<Key>/id</Key>", "<Key>/key</Key>", "needs a restart: SOW/Topic orders (json): Key ("),
+        ("<Name>any-tcp</Name>", "<Name>other</Name>", "needs a restart: "),
+        ("<Name>test-instance</Name>", "<Name>other</Name>", "needs a restart: Name ("),
+        ("</SOW>", "", "config.xml:"),
+        ("<Key>/id</Key>", "", "Key"),
+    ],
+)
+def test_one_difference_that_needs_a_restart_refuses_all(
+    admin: Admin, old: str, new: str, reason: str
+) -> None:
+    before = running(admin)
+    edit(admin, "<Level>info</Level>", "<Level>trace</Level>")
+    edit(admin, old, new)
+    for words in (["reload", "--dry-run"], ["reload"]):
+        done = ctl(admin, *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert reason in done.stderr
+    assert not traces(admin, "refused")
+    assert running(admin) == before
+    assert admin.server.logs("00-0060 ")
+
+
+LIVE: Final = {
+    "<Level>": ("<Level>info</Level>", "<Level>trace</Level>", "<Level>warning</Level>"),
+    "limit": (LIMITS, LIMITS.replace("10", "11"), ""),
+}
+RESTART: Final = {
+    "key": ("<Key>/id</Key>", "<Key>/key</Key>"),
+    "name": ("<Name>orders</Name>", "<Name>others</Name>"),
+}
+
+
+def test_random_edits_are_whole_or_refused(admin: Admin) -> None:
+    """A model has the texts that the instance runs."""
+    chances = random.Random(41)
+    file, original = configuration(admin.server), configuration(admin.server).read_text()
+    variants = {**LIVE, **RESTART}
+    runs = {name: texts[0] for name, texts in variants.items()}
+    for _ in range(12):
+        wanted = {name: chances.choice(texts) for name, texts in LIVE.items()}
+        wanted |= {
+            name: texts[1] if chances.random() < 0.25 else texts[0]
+            for name, texts in RESTART.items()
+        }
+        text = original
+        for name, texts in variants.items():
+            text = text.replace(texts[0], wanted[name])
+        file.write_text(text)
+        done = ctl(admin, "reload")
+        if any(wanted[name] != runs[name] for name in RESTART):
+            assert done.returncode == 1
+            assert "needs a restart" in done.stderr
+        else:
+            changed = sum(wanted[name] != runs[name] for name in LIVE)
+            assert done.returncode == 0, done.stderr
+            assert len(done.stdout.splitlines()) == changed + 1
+            runs = wanted
+        shown = running(admin)
+        assert all(text in shown for text in runs.values())
+        level = runs["<Level>"].removeprefix("<Level>").partition("<")[0]
+        admin.comes("/amps/instance/logging/console/1/log_levels", level)
