@@ -557,6 +557,15 @@ DO_MODULES: Final = _table(
         "stops a queue from delivering messages owned elsewhere",
         _QUEUE,
     ),
+    ModuleRule(
+        "amps-action-do-backup",
+        "makes a backup of the instance; not in AMPS",
+        (
+            _required("Directory", ValueKind.FILE, "directory of the backups"),
+            _optional("Keep", ValueKind.COUNT, "how many complete backups to keep"),
+            _optional("KeepDays", ValueKind.COUNT, "for how many days to keep backups"),
+        ),
+    ),
     ModuleRule("amps-action-do-minidump", "writes a minidump"),
     ModuleRule("amps-action-do-shutdown", "stops the instance"),
     ModuleRule("amps-action-do-nothing", "does nothing; for trying out an On"),

@@ -13,6 +13,7 @@ from actions.client_triggers import (
     OnOfflineStart,
     OnOfflineStop,
 )
+from actions.do_backup import DoBackup
 from actions.do_compact_sow import DoCompactSow
 from actions.do_compare_replication import DoCompareReplication
 from actions.do_delete_sow import DoDeleteSow
@@ -104,6 +105,7 @@ TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
 
 STEPS: Final[Mapping[str, Callable[[StepOptions], Step]]] = {
     "amps-action-do-archive-journal": DoArchiveJournal,
+    "amps-action-do-backup": DoBackup,
     "amps-action-do-compact-sow": DoCompactSow,
     "amps-action-do-compare-replication": DoCompareReplication,
     "amps-action-do-compress-files": DoCompressFiles,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.engine.internal_client import InternalClient
+    from server.engine.maintenance.backup import InstanceBackup
     from server.engine.maintenance.journal_retention import JournalRetention
     from server.process.file_watch import FileWatch
     from server.replication.anti_entropy.coordinator import AntiEntropyCoordinator
@@ -124,6 +125,7 @@ class ActionServices:
         file_watch: notifies of changes to files.
         journal_retention: the retention of the transaction log's files; None without a transaction
             log.
+        backup: makes backups; None until all topics have been recovered.
         replication: the replication of the instance; None if it takes no part in any.
         link_registry: its replication links with other instances; None as above.
         anti_entropy: compares records with those of other instances; None as above.
@@ -147,6 +149,7 @@ class ActionServices:
     write_minidump: Callable[[], Path | None]
     file_watch: FileWatch
     journal_retention: JournalRetention | None = None
+    backup: InstanceBackup | None = None
     replication: ReplicationState | None = None
     link_registry: LinkRegistry | None = None
     anti_entropy: AntiEntropyCoordinator | None = None

@@ -31,6 +31,7 @@ def _script(module: str) -> Callable[[], int]:
 
 amp_server = _script("server.cli.amp_server")
 ampserr = _script("server.cli.ampserr")
+amps_backup = _script("server.cli.amps_backup")
 amps_bio_perf_test = _script("server.cli.amps_bio_perf_test")
 amps_client_ack_dump = _script("server.cli.amps_client_ack_dump")
 amps_ctl = _script("server.cli.amps_ctl")

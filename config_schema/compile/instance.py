@@ -81,6 +81,7 @@ def compile_admin(root: ElementReader, scope: Scope) -> AdminSpec | None:
         sql_transport=_sql_transport(reader, scope),
         sql_transport_inet_addr=reader.text("SQLTransportInetAddr"),
         galvanometer=reader.flag("Galvanometer", default=True),
+        backup_directory=reader.text("BackupDirectory") or "backups",
         tls=_admin_tls(reader),
         location=reader.location,
     )

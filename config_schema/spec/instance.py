@@ -17,7 +17,8 @@ class AdminSpec:
     """The Admin section: the HTTP interface (none without `inet_addr`) and statistics collection.
 
     `file_name` is ":memory:" unless statistics are kept in a file. `interval` in nanoseconds.
-    `galvanometer` enables the console. Source: AMPS User Guide, Configuring Monitoring.
+    `galvanometer` enables the console. `backup_directory` is that of backups that administrators
+    request. Source: AMPS User Guide, Configuring Monitoring.
     """
 
     inet_addr: InetAddr | None
@@ -34,6 +35,7 @@ class AdminSpec:
     sql_transport: str | None
     sql_transport_inet_addr: str | None
     galvanometer: bool
+    backup_directory: str
     tls: TlsSpec | None
     location: Location
 

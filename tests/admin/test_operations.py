@@ -72,6 +72,8 @@ def test_there_is_a_way_to_everything_that_can_be_done(admin: Admin) -> None:
     assert sorted(groups) == [
         "actions",
         "authorization",
+        "backup",
+        "backups",
         "clients",
         "diagnostics",
         "drain",
@@ -85,7 +87,7 @@ def test_there_is_a_way_to_everything_that_can_be_done(admin: Admin) -> None:
         "transports",
     ]
     for one in top:
-        if one["id"] != "minidump":  # which acts
+        if one["id"] not in ("backup", "minidump"):  # which act
             assert admin.ask(one["path"]).status == 200
     (topic,) = below(admin.ask(f"{TOP}/sow.json").json)["sow"]
     assert topic["compact"] == f"{TOP}/sow/orders!json/compact"

@@ -57,6 +57,7 @@ WRONG: Final = {
     "spark": ["sow", "-sever", "x"],
     "amps-pipeline": ["stats", "--tpo", "3", "journal"],
     "amps-users": ["add", "--rol", "x"],
+    "amps-backup": ["create", "--instnce", "x"],
 }
 """Words that make no sense; for all other commands an option that none of them has."""
 
@@ -120,6 +121,7 @@ def test_the_scripts_are_good_shell(shell: str) -> None:
 COMPLETED: Final = [
     (["amps-ctl", "client", "d"], "disconnect"),
     (["amps-ctl", "--url", "x", "cl"], "client"),
+    (["amps-backup", ""], "create list restore verify"),
     (["amps-users", ""], "add check list passwd remove"),
     (["amps-users", "add", "--s"], "--stdin"),
     (["amps-users", "--cost"], ""),

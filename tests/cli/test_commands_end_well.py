@@ -24,6 +24,7 @@ TOOLS = {
     "amps-report-minidump": "amps_report_minidump $DUMP",
     "amps-sqlite3": "amps_sqlite3 $DATABASE --size",
     "amps_sqlite3_report": "amps_sqlite3_report $DATABASE 20180501T000000",
+    "amps-backup": "amps_backup --help",
     "amps-users": "amps_users --help",
     "spark": "spark help",
 }

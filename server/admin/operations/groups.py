@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from actions.context import RESERVED_PREFIX
 from actions.minidumps import take_minidump
 from actions.reset import reset_authentication, reset_entitlement
+from server.admin.operations.backups import backup_group, backup_operation
 from server.admin.operations.operation import (
     AdminOperation,
     OperationError,
@@ -25,6 +26,8 @@ from server.transports.listener import TransportError
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actions.requests import RequestedAction
     from actions.services import ActionServices
     from server.engine.session import Session
@@ -37,11 +40,12 @@ _EntryT = TypeVar("_EntryT")
 _JOURNALS: Final = ("transaction_log", "journals")
 
 
-def groups_of(services: ActionServices) -> list[OperationGroup]:
+def groups_of(services: ActionServices, backup_directory: Path) -> list[OperationGroup]:
     """Return all groups, also those of which this instance has nothing.
 
     Args:
         services: the instance, whose topics have been recovered and actions provisioned.
+        backup_directory: the directory that requested backups must be in.
     """
     return [
         _requested(services.requested_actions),
@@ -49,7 +53,8 @@ def groups_of(services: ActionServices) -> list[OperationGroup]:
         _clients(services),
         OperationGroup(("diagnostics",), (_dump(services),)),
         OperationGroup(("logging",), (_rotate(services),)),
-        OperationGroup((), (_minidump(services),)),
+        OperationGroup((), (_minidump(services), backup_operation(services, backup_directory))),
+        backup_group(services),
         _queues(services),
         _replication(services),
         _sow(services),

@@ -32,6 +32,7 @@ from server.admin.interface import AdminInterface, AdminInterfaceError
 from server.admin.operations.log_targets import log_target_group
 from server.admin.operations.operation import OperationGroup
 from server.admin.pages import ConfigurationText
+from server.app.wiring.backup_sources import backup_sources
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.drain import InstanceDrain
 from server.app.wiring.loop_clock import LoopClock
@@ -60,6 +61,7 @@ from server.app.wiring.source_files import source_files
 from server.app.wiring.transport_table import TransportTable
 from server.engine.engine import Engine
 from server.engine.internal_client import InternalClient
+from server.engine.maintenance.backup import InstanceBackup
 from server.engine.maintenance.certificate_expiry import CertificateCheck
 from server.engine.maintenance.journal_retention import JournalRetention
 from server.expressions.backends import columns
@@ -240,6 +242,7 @@ class Instance:
         check_stop_request()
         begin_step("transports are opened")
         statistics = self._start_statistics(opened)
+        self._prepare_backup(topics, opened)
         self._provision_actions(opened)
         admin = None if statistics is None else self._open_admin_interface(statistics, opened)
         await self._open_transports(opened)
@@ -353,6 +356,18 @@ class Instance:
             log, self._engine.sow_registry, self._engine.clock, self._engine.log
         )
         opened.push_async_callback(self._services.journal_retention.close)
+
+    def _prepare_backup(
+        self, topics: Sequence[OpenTopic], opened: contextlib.AsyncExitStack
+    ) -> None:
+        engine = self._engine
+        self._services.backup = InstanceBackup(
+            backup_sources(self._spec, self._configuration, topics),
+            engine.sow_registry,
+            engine.transaction_log,
+            self._log,
+        )
+        opened.push_async_callback(self._services.backup.close)
 
     def _make_services(self) -> ActionServices:
         return ActionServices(

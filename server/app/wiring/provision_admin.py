@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config_schema.spec.exposure import accepts_any_client
@@ -87,7 +88,11 @@ def provision_admin(
         is_unauthenticated=accepts_any_client(admin.authentication, spec.authentication),
         is_encrypted=admin.tls is not None,
     )
-    groups = [*groups_of(services), drain_group(drain, DrainError), *operation_groups]
+    groups = [
+        *groups_of(services, Path(admin.backup_directory)),
+        drain_group(drain, DrainError),
+        *operation_groups,
+    ]
     administrator = OperationsResource(groups, access, csrf, engine_calls, audit, engine.log)
     first = (
         console(access, engine_calls, csrf)

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 << 20
 _READ_SIZE: Final = 1 << 16
+_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class AdminRequestError(Exception):
@@ -107,10 +108,27 @@ class AdminClient:
         answer = self.request(path)
         if answer.status in (200, 503):
             return answer
-        first = answer.body.strip().partition("\n")[0][:200]
+        raise self._refusal(path, answer)
+
+    def _refusal(self, path: str, answer: AdminResponse) -> AdminRequestError:
+        lines = [line for line in answer.body.splitlines() if line.strip()]
+        if lines and lines[0].startswith(f"{answer.status} "):  # its status line, once more
+            del lines[0]
+        first = lines[0].strip()[:300] if lines else ""
         if answer.status == http.client.UNAUTHORIZED:
             first = "the credentials are refused" if self._login.user else "it asks for credentials"
-        raise AdminRequestError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
+        return AdminRequestError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
+
+    def post(self, path: str, parameters: Mapping[str, str]) -> AdminResponse:
+        """Send a form to a path and return the answer.
+
+        Raises:
+            AdminRequestError: there is no answer, or it is a refusal.
+        """
+        answer = self.request(path, parameters)
+        if answer.status == http.client.OK:
+            return answer
+        raise self._refusal(path, answer)
 
     def json(self, path: str) -> Any:
         """Request a path and return its JSON document.
@@ -168,8 +186,7 @@ class AdminClient:
             if form is None:
                 connection.request("GET", path, headers=self._headers())
             else:
-                headers = self._headers() | {"Content-Type": "application/x-www-form-urlencoded"}
-                connection.request("POST", path, urlencode(form), headers)
+                connection.request("POST", path, urlencode(form), self._headers() | _FORM)
             response = connection.getresponse()
             body = _read(response, until, self._timeout_s)
         except ssl.SSLError as error:

@@ -1,1 +1,1 @@
-"""Maintenance of a running instance: journal retention, compaction, expiry of certificates."""
+"""Maintenance of an instance: journal retention, compaction, backups, expiry of certificates."""

@@ -90,6 +90,7 @@ class FileStore:
         blank_file_size: see `StoreRecovery`.
         topics: see `StoreRecovery`.
         is_new: see `StoreRecovery`.
+        keeps_slabs: set while the file is copied: slabs are not cleaned, so none is reused.
 
     Raises:
         DamagedFileError: the file fails a checksum.
@@ -135,6 +136,7 @@ class FileStore:
         self._log.sequence = self._last_sequence
         self._appended_bytes_at_cleaning = 0
         self._is_cleaning_paused = False
+        self.keeps_slabs = False
 
     # ---- recovery
 
@@ -449,7 +451,8 @@ class FileStore:
         if self._is_cleaning_paused:
             return
         log = self._log
-        if log.log_bytes <= 2 * self._live_bytes + _SPARE_SLABS * log.slab_size:
+        is_small = log.log_bytes <= 2 * self._live_bytes + _SPARE_SLABS * log.slab_size
+        if is_small or self.keeps_slabs:
             self._appended_bytes_at_cleaning = log.appended_bytes
             return
         self._clean_bytes(
@@ -576,7 +579,7 @@ def open_store(
     try:
         store = open_once()
     except DamagedFileError as error:
-        damaged_path = _set_aside(path)
+        damaged_path = path.rename(free_name(path))
         store = open_once()
         return store, StoreRecovery(0, 0, str(error), damaged_path, is_new=True)
     topics, store.topics = store.topics, frozenset()  # frees a set that may be large
@@ -587,10 +590,3 @@ def open_store(
         topics=topics,
         is_new=store.is_new,
     )
-
-
-def _set_aside(path: Path) -> Path:
-    """Rename a damaged file to an unused name."""
-    unused_path = free_name(path)
-    path.rename(unused_path)
-    return unused_path

@@ -1,0 +1,35 @@
+"""Determines the files of an instance that a backup has besides log and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from server.engine.maintenance.backup import BackupSources
+
+if TYPE_CHECKING:
+    from config_schema.document import ConfigDocument
+    from config_schema.spec import InstanceSpec
+    from server.app.wiring.provision_sow import OpenTopic
+
+_IN_MEMORY: Final = ":memory:"
+
+
+def backup_sources(
+    spec: InstanceSpec, configuration: ConfigDocument | None, topics: Iterable[OpenTopic]
+) -> BackupSources:
+    """Return the further files for backups of an instance.
+
+    Args:
+        spec: the instance's description.
+        configuration: the document that the description was read from; None if there is none.
+        topics: the topics with records, as they were opened.
+    """
+    has_statistics = spec.admin is not None and spec.admin.file_name != _IN_MEMORY
+    return BackupSources(
+        spec.name,
+        () if configuration is None else configuration.files,
+        [topic.chains.file.path for topic in topics if topic.chains is not None],
+        Path(spec.admin.file_name) if spec.admin is not None and has_statistics else None,
+    )

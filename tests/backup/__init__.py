@@ -1,0 +1,1 @@
+"""Backups of running instances: consistent under load, after kills, and restored."""
