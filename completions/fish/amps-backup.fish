@@ -23,4 +23,5 @@ complete -c amps-backup -n '__fish_seen_subcommand_from verify' -l json -d 'prin
 complete -c amps-backup -f -n __fish_use_subcommand -a restore -d 'Restore a backup to an empty directory.'
 complete -c amps-backup -n '__fish_seen_subcommand_from restore' -s h -l help -d 'show this help message and exit'
 complete -c amps-backup -n '__fish_seen_subcommand_from restore' -l to -r -F -d 'where to; it must be empty, or not exist'
+complete -c amps-backup -n '__fish_seen_subcommand_from restore' -l until -x -d 'end the log there: at a time such as 20261130T120000Z, or with a message'
 complete -c amps-backup -n '__fish_seen_subcommand_from restore' -l json -d 'print JSON objects'

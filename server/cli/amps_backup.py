@@ -23,6 +23,7 @@ from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.storage.backup.catalogue import StoredBackup, list_backups
 from server.storage.backup.manifest import BackupManifest
+from server.storage.backup.point_in_time import PointInTimeError
 from server.storage.backup.restore import RestoreError, restore_backup
 from server.storage.backup.verification import verify_backup
 from server.storage.backup.writer import OUTSIDE
@@ -191,21 +192,26 @@ def _restore(options: argparse.Namespace) -> int:
         return _fail(f"{backup.id}: {backup.error}")
     target: Path = options.to.absolute()
     try:
-        restore_backup(backup.path, manifest, target, _never_abort)
-    except RestoreError as error:
+        last_txid = restore_backup(backup.path, manifest, target, _never_abort, options.until)
+    except (RestoreError, PointInTimeError) as error:
         return _fail(str(error))
     if options.json:
         outside = [file.original for file in manifest.files if _is_outside(file.path)]
         values = {**_summary(backup), "directory": str(target), "outside": outside}
+        values["restored_txid"] = str(last_txid)
         write_out([json_document(values)])
     else:
-        write_out([_restore_text(backup.id, manifest, target).encode(errors="surrogateescape")])
+        write_out(
+            [_restore_text(backup.id, manifest, target, last_txid).encode(errors="surrogateescape")]
+        )
     return 0
 
 
-def _restore_text(backup_id: str, manifest: BackupManifest, target: Path) -> str:
-    lines = [f"{backup_id} has been restored to {target}: {len(manifest.files)} files"]
-    if manifest.last_txid:
+def _restore_text(backup_id: str, manifest: BackupManifest, target: Path, last_txid: int) -> str:
+    lines = [f"{backup_id} has been restored to {target}"]
+    if last_txid != manifest.last_txid:
+        lines.append(f"the log ends with entry {last_txid}; the start rebuilds records from it")
+    elif last_txid:
         end = f"the log ends with entry {manifest.last_txid}"
         end += f", recorded {manifest.last_time}" if manifest.last_time else ""
         end += f", bookmark {manifest.last_bookmark}" if manifest.last_bookmark else ""
@@ -278,6 +284,11 @@ def _parser() -> CommandLineParser:
                 type=Path,
                 required=True,
                 help="where to; it must be empty, or not exist",
+            )
+            one.add_argument(
+                "--until",
+                metavar="TIME|BOOKMARK",
+                help="end the log there: at a time such as 20261130T120000Z, or with a message",
             )
         one.add_argument("--json", action="store_true", help="print JSON objects")
     return parser

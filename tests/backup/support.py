@@ -175,20 +175,18 @@ class Content:
     Attributes:
         log: numbers of the messages of both topics, in the order of the log.
         records: the numbers of the records of `orders`, by their ids.
-        unlogged: those of `unlogged`.
         queue: numbers of the jobs in the queue.
     """
 
     log: list[int]
     records: dict[int, int]
-    unlogged: dict[int, int]
     queue: set[int]
 
 
 def content_of(server: RunningServer) -> Content:
     """What an instance has."""
     with server.log_on("reader") as peer:
-        records, unlogged = _records(peer, "orders"), _records(peer, "unlogged")
+        records = records_of(peer, "orders")
         peer.send(
             {"c": "subscribe", "sub_id": "a", "t": "orders|jobs", "bm": "0", "a": "completed"}
         )
@@ -199,10 +197,11 @@ def content_of(server: RunningServer) -> Content:
         queue = set[int]()
         while (number := json.loads(peer.receive()[1])["n"]) != 0:
             queue.add(number)
-    return Content(log, records, unlogged, queue)
+    return Content(log, records, queue)
 
 
-def _records(peer: RawPeer, topic: str) -> dict[int, int]:
+def records_of(peer: RawPeer, topic: str) -> dict[int, int]:
+    """The numbers of the records of a topic, by their ids."""
     return {body["id"]: body["n"] for body in query(peer, topic).messages}
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config_schema.spec.common import DIRECTORY_MODE
 from server.storage.backup.file_copy import copy_file
 from server.storage.backup.manifest import BackupFileKind, sync_directory
+from server.storage.backup.point_in_time import (
+    check_rebuild,
+    cut_log,
+    files_until,
+    find_last_txid,
+)
 from server.storage.backup.writer import FILES
 
 if TYPE_CHECKING:
@@ -25,31 +31,49 @@ class RestoreError(Exception):
 
 
 def restore_backup(
-    directory: Path, manifest: BackupManifest, target: Path, check: Callable[[], None]
-) -> None:
-    """Restore all files of a backup to a directory that does not exist, or is empty.
+    directory: Path,
+    manifest: BackupManifest,
+    target: Path,
+    check: Callable[[], None],
+    until: str | None = None,
+) -> int:
+    """Restore a backup to a directory that does not exist, or is empty.
 
     Args:
         directory: the directory of the backup.
         manifest: its manifest.
         target: where the files are restored to.
+        until: the time or bookmark at which the restored log ends; None for that of the backup.
         check: called often; an exception that it raises ends the restore.
+
+    Returns:
+        The last entry of the restored log; 0 without a log.
 
     Raises:
         RestoreError: the target has files, or a file of the backup is damaged or missing.
+        PointInTimeError: the log cannot be cut there, or records cannot be rebuilt from it.
         OSError: a file cannot be written.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RestoreError(f"{target} is not empty: a restore overwrites nothing")
+    last_txid = manifest.last_txid
+    files: Sequence[BackupFile] = manifest.files
+    if until is not None:
+        last_txid = find_last_txid(directory, manifest, until)
+        check_rebuild(directory, manifest)
+        files = files_until(manifest, last_txid)
     target.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
     try:
-        for file in manifest.files:
+        for file in files:
             _restore_file(directory / FILES / file.path, target / file.path, file, check)
+        if until is not None:
+            cut_log(target, manifest, last_txid, check)
         for parent in {path.parent for path in target.rglob("*")}:
             sync_directory(parent)
     except BaseException:
         clear_directory(target)
         raise
+    return last_txid
 
 
 def clear_directory(directory: Path) -> None:
