@@ -19,6 +19,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 CLIENT: Final = ROOT / "amperage" / "client"
 SOURCES: Final = {
+    "blocking_connect.py": "aio_connect.py",
     "blocking_commands.py": "aio_commands.py",
     "blocking_stream.py": "aio_stream.py",
 }
@@ -32,11 +33,13 @@ REPLACEMENTS: Final = (
     (r"Awaitable\[None\]", "None"),
     (r"import AsyncIterator, Awaitable, Callable", "import Callable, Iterator"),
     (r"Async(Commands|Shell)", r"Blocking\1"),
+    (r"connect_async", "connect"),
+    (r"Async(RefusalListener|StateListener)", r"\1"),
     (r"Async(Client|HAClient|Iterator|MessageStream|StreamOwner)", r"\1"),
     (r"amperage\.client\.aio\.", "amperage.client.blocking."),
-    (r"amperage\.client\.ha_aio\.", "amperage.client.ha."),
+    (r"amperage\.client\.ha_aio\b", "amperage.client.ha"),
     (r"amperage\.client\.aio_", "amperage.client.blocking_"),
-    (r"an asyncio client", "a blocking client"),
+    (r"([Aa]|Connects a)n asyncio client", r"\1 blocking client"),
     (r"The source of `blocking_(\w+)`", r"Made from `aio_\1`"),
     (r"after its logon\.", "after its logon. They can be called in any thread."),
     (r"an asynchronous iterator", "an iterator"),

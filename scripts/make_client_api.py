@@ -24,6 +24,7 @@ Every public name of `amperage`, from its docstrings, which `help()` shows as we
 `client`; after a change there, run `make pages`.
 """
 _GROUPS: Final = {
+    "Connecting": ["connect", "connect_async"],
     "Clients": ["Client", "HAClient", "AsyncClient", "AsyncHAClient"],
     "Streams and messages": ["MessageStream", "AsyncMessageStream", "Message"],
     "Servers and states": [

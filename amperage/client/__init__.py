@@ -1,14 +1,13 @@
 """A client of the amps protocol: one sans-I/O core, a blocking and an asyncio shell.
 
-with Client("pricing") as client:
-    client.connect("tcp://localhost:9007/amps/json")
-    client.logon()
+with amperage.connect("tcp://localhost:9007/amps/json", name="pricing") as client:
     client.publish("orders", b'{"id": 1, "qty": 5}')
     for message in client.subscribe("orders", filter="/qty > 3"):
         print(message.text)
 """
 
 from amperage.client.aio import AsyncClient
+from amperage.client.aio_connect import connect_async
 from amperage.client.aio_stream import AsyncMessageStream
 from amperage.client.authentication import (
     Authenticator,
@@ -19,6 +18,7 @@ from amperage.client.authentication import (
 )
 from amperage.client.backoff import Backoff
 from amperage.client.blocking import Client
+from amperage.client.blocking_connect import connect
 from amperage.client.blocking_stream import MessageStream
 from amperage.client.bookmarks import MOST_RECENT, BookmarkStorage, BookmarkStore, BookmarkTrail
 from amperage.client.errors import (
@@ -118,6 +118,8 @@ __all__ = [
     "SubscriptionExistsError",
     "TimedOutError",
     "TlsFileError",
+    "connect",
+    "connect_async",
     "make_ssl_context",
     "parse_uri",
 ]

@@ -11,10 +11,14 @@ The callers supply the clock, sleep, and connect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from amperage.client.backoff import Backoff
 from amperage.client.errors import ClientError, GaveUpError, LogonError, NameInUseError
 from amperage.client.servers import Server, ServerChooser
+
+ATTEMPTS_GO_ON: Final = "; attempts go on until the client is closed"
+"""The end of the error of a `connect` that has timed out."""
 
 
 class Reconnection:
@@ -67,7 +71,7 @@ class Reconnection:
     def failure_text(self) -> str:
         """The reason for the lack of a session, as part of an error message."""
         reason = f"the last attempt: {self._last_error}" if self._last_error else "not connected"
-        return f"{reason}; attempts go on until the client is closed"
+        return f"{reason}{ATTEMPTS_GO_ON}"
 
     @property
     def server(self) -> Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.shells import HA_SHELLS, SHELLS, NewClient, NewHAClient
+from tests.client.shells import CONNECTS, HA_SHELLS, SHELLS, Connect, NewClient, NewHAClient
 
 
 @pytest.fixture(params=SHELLS)
@@ -15,3 +15,8 @@ def new_client(request: pytest.FixtureRequest) -> NewClient:
 @pytest.fixture(params=HA_SHELLS)
 def new_ha_client(request: pytest.FixtureRequest) -> NewHAClient:
     return HA_SHELLS[request.param]
+
+
+@pytest.fixture(params=CONNECTS)
+def connect(request: pytest.FixtureRequest) -> Connect:
+    return CONNECTS[request.param]

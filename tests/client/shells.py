@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self, cast
 
 from amperage.client import (
@@ -13,10 +13,13 @@ from amperage.client import (
     HAClient,
     Message,
     MessageStream,
+    connect,
+    connect_async,
 )
 
 NewClient = Callable[..., AsyncClient]
 NewHAClient = Callable[..., AsyncHAClient]
+Connect = Callable[..., Awaitable[AsyncHAClient]]
 
 PATIENT = Backoff(first=0.01, longest=0.1)
 """For servers that are killed, and soon back."""
@@ -75,3 +78,11 @@ HA_SHELLS: dict[str, NewHAClient] = {
     "blocking": blocking_ha_client,
     "asyncio": AsyncHAClient,
 }
+
+
+async def blocking_connect(*arguments: Any, **keywords: Any) -> AsyncHAClient:
+    """`connect`, awaited."""
+    return cast(AsyncHAClient, _Disguised(connect(*arguments, **keywords)))
+
+
+CONNECTS: dict[str, Connect] = {"blocking": blocking_connect, "asyncio": connect_async}
