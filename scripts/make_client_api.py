@@ -26,9 +26,9 @@ Every public name of `amperage`, from its docstrings, which `help()` shows as we
 _GROUPS: Final = {
     "Connecting": ["connect", "connect_async"],
     "Clients": ["Client", "HAClient", "AsyncClient", "AsyncHAClient"],
-    "Streams and messages": ["MessageStream", "AsyncMessageStream", "Message"],
+    "Streams and messages": ["MessageStream", "AsyncMessageStream", "Message", "DeliveryReport"],
     "Servers and states": [
-        *("Server", "ServerChooser", "ServerUri", "parse_uri", "Backoff"),
+        *("ClientStatistics", "Server", "ServerChooser", "ServerUri", "parse_uri", "Backoff"),
         *("ConnectionState", "ConnectionEvent"),
     ],
     "Stores": [

@@ -21,6 +21,7 @@ from amperage.client.blocking import Client
 from amperage.client.blocking_connect import connect
 from amperage.client.blocking_stream import MessageStream
 from amperage.client.bookmarks import MOST_RECENT, BookmarkStorage, BookmarkStore, BookmarkTrail
+from amperage.client.deliveries import DeliveryReport
 from amperage.client.errors import (
     AuthenticationError,
     BadFilterError,
@@ -56,6 +57,7 @@ from amperage.client.publish_store import PublishStorage, PublishStore, StoredMe
 from amperage.client.secrets import SecretCommand, SecretFile, SecretSource, SecretVariable
 from amperage.client.servers import Server, ServerChooser
 from amperage.client.states import ConnectionEvent, ConnectionState
+from amperage.client.statistics import ClientStatistics
 from amperage.client.tls import make_ssl_context
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.bookmarks import EPOCH, NOW
@@ -77,6 +79,7 @@ __all__ = [
     "BookmarkTrail",
     "Client",
     "ClientError",
+    "ClientStatistics",
     "CommandError",
     "ConnectError",
     "ConnectionEvent",
@@ -84,6 +87,7 @@ __all__ = [
     "ConnectionState",
     "Credentials",
     "CredentialsError",
+    "DeliveryReport",
     "DuplicateMessageError",
     "FileBookmarkStore",
     "FilePublishStore",

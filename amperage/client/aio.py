@@ -58,6 +58,14 @@ class AsyncClient(AsyncCommands):
         self._uri: ServerUri | None = None
         self._connected_pair: tuple[AioConnection, ClientProtocol] | None = None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is connected and logged on."""
+        if self._connected_pair is None:
+            return False
+        protocol = self._connected_pair[1]
+        return protocol.has_logged_on and not protocol.is_closed
+
     def __repr__(self) -> str:
         state = "not connected" if self._connected_pair is None else f"connected to {self._uri}"
         return f"<{type(self).__name__} {self.name}: {state}>"
@@ -68,6 +76,7 @@ class AsyncClient(AsyncCommands):
         server_uri = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering, server_uri.protocol)
+        protocol.traffic = self._traffic
         connection = await open_connection(
             lambda: AioConnection(protocol, server_uri, self._waiters),
             server_uri,
@@ -82,8 +91,9 @@ class AsyncClient(AsyncCommands):
         if self._connected_pair is None:
             return
         self._send_acks()
-        (connection, _), self._connected_pair = self._connected_pair, None
+        (connection, protocol), self._connected_pair = self._connected_pair, None
         connection.end(None)
+        await protocol.handler_calls.wait_until_done()
 
     async def logon(
         self,

@@ -16,6 +16,7 @@ from amperage.client.aio_stream import AsyncMessageStream, AsyncStreamOwner
 from amperage.client.arguments import MessageBody, all_bodies
 from amperage.client.command_shell import inbox_of
 from amperage.client.commands import AckType, chunks
+from amperage.client.deliveries import AsyncDeliveryListener
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.pending_requests import PendingRequest
 from amperage.client.queue_acks import DEFAULT_DELAY
@@ -36,6 +37,7 @@ class AsyncCommands(AsyncShell):
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
+        on_delivery: AsyncDeliveryListener | None = None,
     ) -> None:
         """Publish a delta: only the fields that changed, and the key; see `publish`."""
         await self.publish(
@@ -46,16 +48,31 @@ class AsyncCommands(AsyncShell):
             expiration=expiration,
             sow_key=sow_key,
             sequence=sequence,
+            on_delivery=on_delivery,
         )
 
     async def publish_all(
-        self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False
+        self,
+        topic: str,
+        bodies: Iterable[MessageBody],
+        *,
+        delta: bool = False,
+        on_delivery: AsyncDeliveryListener | None = None,
     ) -> None:
-        """Publish many messages with few writes; see `publish`."""
+        """Publish many messages with few writes; see `publish`.
+
+        `on_delivery` is called once for each message.
+        """
+        self._check_handler("on_delivery", on_delivery)
         for chunk in chunks(all_bodies(bodies)):
             await self._wait_for_store_room()
             await self._send_command(
-                lambda protocol: protocol.publish_all(topic, chunk, delta=delta)  # noqa: B023 - called at once
+                lambda protocol: protocol.publish_all(
+                    topic,
+                    chunk,  # noqa: B023 - called at once
+                    delta=delta,
+                    on_delivery=on_delivery,
+                )
             )
 
     async def confirmed_publish(
@@ -116,9 +133,11 @@ class AsyncCommands(AsyncShell):
             TimedOutError: the timeout has passed.
         """
         limit, protocol = self._time_limit(timeout), self._protocol
+        reported = self._reported_condition()
         if (numbering := protocol.numbering) is not None:
             await self._wait_for_store(numbering, limit)
         await self._execute_command(lambda protocol: protocol.flush(), limit)
+        await self._wait_until(reported.is_met, limit, reported.description)
         protocol.refusals.raise_if_any()
 
     # Subscriptions and queries

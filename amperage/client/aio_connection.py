@@ -75,18 +75,19 @@ class AioConnection(asyncio.Protocol):
             raise TypeError(f"expected a stream transport, got {transport!r}")
         self._transport = transport
         if self._channel is not None:
-            transport.write(self._channel.open())
+            self._send(self._channel.open())
 
     def data_received(self, data: bytes) -> None:
         """Pass received bytes to the protocol, and wake the tasks whose conditions are met."""
         self._last_received_s = self._loop.time()
+        self._protocol.traffic.bytes_received += len(data)
         try:
             self._process_input(data)
         except ClientError as error:
             self.end(error)
             return
         finally:
-            self._start_refusal_calls()
+            self._start_handler_calls()
         self._backlog.adjust(self._protocol.queued_messages, len(data))
         self.write_output()
         self._waiters.wake()
@@ -166,13 +167,13 @@ class AioConnection(asyncio.Protocol):
         output, channel = self._protocol.output, self._channel
         if channel is None:
             if output:
-                self._transport.write(bytes(output))
+                self._send(bytes(output))
                 output.clear()
         else:
             if output and channel.is_open:
-                self._transport.write(channel.encode(bytes(output)))
+                self._send(channel.encode(bytes(output)))
                 output.clear()
-            self._transport.write(channel.take_replies())
+            self._send(channel.take_replies())
         return 0 if self._is_writable.is_set() else 1
 
     def end(self, error: ClientError | None) -> None:
@@ -186,6 +187,7 @@ class AioConnection(asyncio.Protocol):
         self._is_ended = True
         self._end_error = error
         self._protocol.close(error)
+        self._start_handler_calls()
         if self._silence_timer is not None:
             self._silence_timer.cancel()
         if self._transport is not None:
@@ -217,23 +219,24 @@ class AioConnection(asyncio.Protocol):
             self._is_reading_paused = True
             self._transport.pause_reading()
 
-    def _start_refusal_calls(self) -> None:
-        numbering = self._protocol.numbering
-        task = (
-            None
-            if numbering is None
-            else numbering.refusal_calls.start_calls(self._waiters.start_task)
-        )
+    def _start_handler_calls(self) -> None:
+        task = self._protocol.handler_calls.start_calls(self._waiters.start_task)
         if task is not None:
             task.add_done_callback(self._end_if_failed)
 
     def _end_if_failed(self, task: asyncio.Task[None]) -> None:
-        """End the connection if the callback for refusals has raised an exception."""
+        """End the connection if a callback has raised an exception."""
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
-            error = ConnectionLostError(f"on_refused has failed: {failure!r}")
+            name = self._protocol.handler_calls.last_name
+            error = ConnectionLostError(f"{name} has failed: {failure!r}")
             error.__cause__ = failure
             self.end(error)
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._protocol.traffic.bytes_sent += len(data)
+            self._transport.write(data)
 
     def _process_input(self, data: bytes) -> None:
         if self._is_ended:

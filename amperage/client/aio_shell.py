@@ -15,8 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from amperage.client.arguments import MessageBody
+from amperage.client.arguments import MessageBody, handler
 from amperage.client.command_shell import CommandShell
+from amperage.client.deliveries import AsyncDeliveryListener
 from amperage.client.errors import (
     NotConnectedError,
     TimedOutError,
@@ -26,6 +27,7 @@ from amperage.client.message import Message
 from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sequence_numbers import PublishSequence
+from amperage.client.statistics import ClientStatistics
 from amperage.client.time_limit import TimeLimit
 from amperage.client.waiters import Waiters
 
@@ -67,6 +69,11 @@ class AsyncShell(CommandShell):
     async def _wait_until_written(self, position: int) -> None:
         """Wait until the transport's write buffer has room."""
 
+    @property
+    def statistics(self) -> ClientStatistics:
+        """The client's traffic so far, and its buffers now."""
+        return self._read_statistics()
+
     async def publish(
         self,
         topic: str,
@@ -77,8 +84,15 @@ class AsyncShell(CommandShell):
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
+        on_delivery: AsyncDeliveryListener | None = None,
     ) -> None:
-        """Publish a message, without waiting for an answer; `flush` waits for the answers."""
+        """Publish a message, without waiting for an answer; `flush` waits for the answers.
+
+        The arguments are those of `Client.publish`. `on_delivery` may be a coroutine function,
+        which is awaited, one call after the other.
+        """
+        if on_delivery is not None:
+            self._check_handler("on_delivery", on_delivery)
         await self._wait_for_store_room()
         self._protocol.publish(
             topic,
@@ -88,10 +102,16 @@ class AsyncShell(CommandShell):
             expiration=expiration,
             sow_key=sow_key,
             sequence=sequence,
+            on_delivery=on_delivery,
         )
         position = self._write()
         if position:
             await self._wait_until_written(position)
+
+    @staticmethod
+    def _check_handler(name: str, value: object) -> None:
+        """Check a callback, or None; raise TypeError if it is not callable."""
+        handler(name, value, may_be_async=True)
 
     # Waiting
 

@@ -21,6 +21,7 @@ from amperage.client.errors import (
     ConnectionLostError,
     CredentialsError,
 )
+from amperage.client.handler_calls import HandlerCalls
 from amperage.client.limits import DEFAULT_TIMEOUT
 from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
@@ -75,6 +76,14 @@ class Client(BlockingCommands):
         self._reader_thread: threading.Thread | None = None
         self._finalizer: weakref.finalize[[], Client] | None = None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is connected and logged on."""
+        if self._connected_pair is None:
+            return False
+        protocol = self._connected_pair[1]
+        return protocol.has_logged_on and not protocol.is_closed
+
     def __repr__(self) -> str:
         state = "not connected" if self._connected_pair is None else f"connected to {self._uri}"
         return f"<{type(self).__name__} {self.name}: {state}>"
@@ -94,6 +103,7 @@ class Client(BlockingCommands):
         server_uri = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering, server_uri.protocol)
+        protocol.traffic = self._traffic
         connection = BlockingConnection(
             protocol, server_uri, self._guard, self._resolve_timeout(timeout), self._ssl_context
         )
@@ -101,7 +111,10 @@ class Client(BlockingCommands):
         self._uri = server_uri
         self._connected_pair = connection, protocol
         self._reader_thread = threading.Thread(
-            target=_read, args=(connection, self._guard), name=f"amps {self.name}", daemon=True
+            target=_read,
+            args=(connection, protocol.handler_calls, self._guard),
+            name=f"amps {self.name}",
+            daemon=True,
         )
         self._reader_thread.start()
         self._finalizer = weakref.finalize(self, connection.request_end)
@@ -190,7 +203,7 @@ _JOIN_TIMEOUT_S = 1.0
 """Seconds to wait for the reading thread: its handler may wait for the caller of `close`."""
 
 
-def _read(connection: BlockingConnection, guard: ClientLock) -> None:
+def _read(connection: BlockingConnection, calls: HandlerCalls, guard: ClientLock) -> None:
     """Run the reading thread."""
     guard.register_reader()
     try:
@@ -205,3 +218,4 @@ def _read(connection: BlockingConnection, guard: ClientLock) -> None:
             connection.end(error)
     finally:
         connection.close_sockets()
+        calls.call_all()  # reports of messages without an answer

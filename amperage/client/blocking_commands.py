@@ -16,6 +16,7 @@ from amperage.client.blocking_shell import BlockingShell
 from amperage.client.blocking_stream import MessageStream, StreamOwner
 from amperage.client.command_shell import inbox_of
 from amperage.client.commands import AckType, chunks
+from amperage.client.deliveries import DeliveryListener
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.pending_requests import PendingRequest
 from amperage.client.queue_acks import DEFAULT_DELAY
@@ -36,6 +37,7 @@ class BlockingCommands(BlockingShell):
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
+        on_delivery: DeliveryListener | None = None,
     ) -> None:
         """Publish a delta: only the fields that changed, and the key; see `publish`."""
         self.publish(
@@ -46,16 +48,31 @@ class BlockingCommands(BlockingShell):
             expiration=expiration,
             sow_key=sow_key,
             sequence=sequence,
+            on_delivery=on_delivery,
         )
 
     def publish_all(
-        self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False
+        self,
+        topic: str,
+        bodies: Iterable[MessageBody],
+        *,
+        delta: bool = False,
+        on_delivery: DeliveryListener | None = None,
     ) -> None:
-        """Publish many messages with few writes; see `publish`."""
+        """Publish many messages with few writes; see `publish`.
+
+        `on_delivery` is called once for each message.
+        """
+        self._check_handler("on_delivery", on_delivery)
         for chunk in chunks(all_bodies(bodies)):
             self._wait_for_store_room()
             self._send_command(
-                lambda protocol: protocol.publish_all(topic, chunk, delta=delta)  # noqa: B023 - called at once
+                lambda protocol: protocol.publish_all(
+                    topic,
+                    chunk,  # noqa: B023 - called at once
+                    delta=delta,
+                    on_delivery=on_delivery,
+                )
             )
 
     def confirmed_publish(
@@ -116,9 +133,11 @@ class BlockingCommands(BlockingShell):
             TimedOutError: the timeout has passed.
         """
         limit, protocol = self._time_limit(timeout), self._protocol
+        reported = self._reported_condition()
         if (numbering := protocol.numbering) is not None:
             self._wait_for_store(numbering, limit)
         self._execute_command(lambda protocol: protocol.flush(), limit)
+        self._wait_until(reported.is_met, limit, reported.description)
         protocol.refusals.raise_if_any()
 
     # Subscriptions and queries

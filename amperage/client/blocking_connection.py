@@ -113,8 +113,7 @@ class BlockingConnection:
             ConnectionLostError: the connection has ended.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        numbering = self._protocol.numbering
-        refusals = None if numbering is None else numbering.refusal_calls
+        calls = self._protocol.handler_calls
         while True:
             with self._guard.exclusive_first():
                 if arrived():
@@ -126,15 +125,15 @@ class BlockingConnection:
                 self._send_due_acks()
                 self._write_socket()
                 self._read_socket()
-                has_refusals = bool(refusals)
-                if not has_refusals:
+                has_calls = bool(calls)
+                if not has_calls:
                     self._guard.wake()
                     if arrived():
                         return
                     pause = self._poll_timeout_s(deadline)
                     descriptor, events = self._socket.fileno(), self._poll_events()
-            if refusals is not None and has_refusals:
-                refusals.call_all()
+            if has_calls:
+                calls.call_all()
             elif pause > 0:
                 self._poll(descriptor, events, pause)
             elif deadline is not None and time.monotonic() >= deadline:
@@ -244,6 +243,7 @@ class BlockingConnection:
             self._end_as_lost("the server closed the connection")
             return
         self._last_received_s = time.monotonic()
+        self._protocol.traffic.bytes_received += len(data)
         try:
             self._process_input(data)
         except ClientError as error:
@@ -313,6 +313,7 @@ class BlockingConnection:
                 self._end_as_lost(f"the connection ended: {error.strerror or error}")
                 return
             del pending[:sent]
+            self._protocol.traffic.bytes_sent += sent
             self._sent_bytes += sent
 
     def _pending_output(self) -> bytearray:

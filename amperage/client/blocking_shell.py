@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from amperage.client.arguments import MessageBody
+from amperage.client.arguments import MessageBody, handler
 from amperage.client.command_shell import CommandShell
 from amperage.client.commands import MESSAGES_PER_WRITE
+from amperage.client.deliveries import DeliveryListener
 from amperage.client.errors import (
     NotConnectedError,
     TimedOutError,
@@ -25,6 +26,7 @@ from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sequence_numbers import PublishSequence
 from amperage.client.state_lock import ClientLock
+from amperage.client.statistics import ClientStatistics
 from amperage.client.time_limit import TimeLimit
 
 _T = TypeVar("_T")
@@ -63,6 +65,12 @@ class BlockingShell(CommandShell):
     def _wait_until_written(self, position: int) -> None:
         """Wait until all output up to a position is written. The caller does not hold the lock."""
 
+    @property
+    def statistics(self) -> ClientStatistics:
+        """The client's traffic so far, and its buffers now."""
+        with self._guard.exclusive():
+            return self._read_statistics()
+
     def publish(
         self,
         topic: str,
@@ -73,6 +81,7 @@ class BlockingShell(CommandShell):
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
+        on_delivery: DeliveryListener | None = None,
     ) -> None:
         """Publish a message, without waiting for an answer; `flush` waits for the answers.
 
@@ -86,10 +95,14 @@ class BlockingShell(CommandShell):
             sequence: the message's sequence number for this client name. A server that has received
                 the number before drops the message as a duplicate. With a publish store, the store
                 assigns the numbers.
+            on_delivery: a callback for the outcome of the message, called once with a
+                `DeliveryReport` in the client's thread; it must not block.
 
         Raises:
             PublishStoreFullError: the publish store is full, and had no room within the timeout.
         """
+        if on_delivery is not None:
+            self._check_handler("on_delivery", on_delivery)
         self._wait_for_store_room()
         with self._guard.exclusive():
             self._protocol.publish(
@@ -100,6 +113,7 @@ class BlockingShell(CommandShell):
                 expiration=expiration,
                 sow_key=sow_key,
                 sequence=sequence,
+                on_delivery=on_delivery,
             )
             position = self._write()
         if position:
@@ -130,6 +144,11 @@ class BlockingShell(CommandShell):
             self._send_command(
                 lambda protocol: protocol.publish_columns(*columns, delta=delta)  # noqa: B023 - called at once
             )
+
+    @staticmethod
+    def _check_handler(name: str, value: object) -> None:
+        """Check a callback, or None; raise TypeError if it is not a plain function."""
+        handler(name, value)
 
     # Waiting
 

@@ -35,6 +35,8 @@ from amperage.client.commands import (
     subscribe_header,
     with_fields,
 )
+from amperage.client.deliveries import AsyncDeliveryListener
+from amperage.client.handler_calls import HandlerCalls
 from amperage.client.limits import MAX_BODY_SIZE
 from amperage.client.message import Message
 from amperage.client.pending_requests import PendingRequest, StreamInbox
@@ -60,11 +62,13 @@ class Commands(ABC):
 
     Attributes:
         refusals: the refused messages that `flush` raises an error for.
+        handler_calls: pending calls of the application's handlers, which the shell makes.
     """
 
     def __init__(self, numbering: PublishSequence | None) -> None:
         self.numbering = numbering
         self.refusals = RefusalCount() if numbering is None else numbering.refusals
+        self.handler_calls = HandlerCalls() if numbering is None else numbering.handler_calls
         self._ack_batches = AckBatches()
 
     @abstractmethod
@@ -111,6 +115,12 @@ class Commands(ABC):
         """Publish a message."""
 
     @abstractmethod
+    def _publish_reported(
+        self, header: Header, body: bytes, on_delivery: AsyncDeliveryListener
+    ) -> None:
+        """Publish a message, and call `on_delivery` with its outcome."""
+
+    @abstractmethod
     def _publish_confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
         """Publish a message and request an acknowledgement."""
 
@@ -151,6 +161,7 @@ class Commands(ABC):
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
+        on_delivery: AsyncDeliveryListener | None = None,
     ) -> None:
         """Publish a message.
 
@@ -159,7 +170,10 @@ class Commands(ABC):
         """
         self._check_open()
         data = body if type(body) is bytes and len(body) <= MAX_BODY_SIZE else body_bytes(body)
-        if correlation_id is None and expiration is None and sow_key is None and sequence is None:
+        has_no_fields = (
+            correlation_id is None and expiration is None and sow_key is None and sequence is None
+        )
+        if has_no_fields and on_delivery is None:
             self._publish_plain(topic, data, delta)
             return
         header = publish_header(
@@ -170,10 +184,18 @@ class Commands(ABC):
             sow_key=sow_key,
             sequence=sequence,
         )
-        self._publish(header, data)
+        if on_delivery is None:
+            self._publish(header, data)
+        else:
+            self._publish_reported(header, data, on_delivery)
 
     def publish_all(
-        self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False
+        self,
+        topic: str,
+        bodies: Iterable[MessageBody],
+        *,
+        delta: bool = False,
+        on_delivery: AsyncDeliveryListener | None = None,
     ) -> None:
         """Publish many messages to one topic: all of them, or none if one is invalid."""
         self._check_open()
@@ -181,7 +203,11 @@ class Commands(ABC):
             body if type(body) is bytes and len(body) <= MAX_BODY_SIZE else body_bytes(body)
             for body in all_bodies(bodies)
         ]
-        self._publish_all(topic, encoded_bodies, delta)
+        if on_delivery is None:
+            self._publish_all(topic, encoded_bodies, delta)
+            return
+        for body in encoded_bodies:
+            self._publish_reported(publish_header(topic, delta=delta), body, on_delivery)
 
     def publish_columns(
         self,

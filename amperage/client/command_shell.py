@@ -12,6 +12,7 @@ from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.sequence_numbers import PublishSequence
+from amperage.client.statistics import ClientStatistics, TrafficCounters
 from amperage.client.time_limit import TimeLimit
 
 
@@ -36,6 +37,12 @@ class CommandShell(ABC):
 
     def __init__(self, timeout: float) -> None:
         self._timeout = seconds("timeout", timeout)
+        self._traffic = TrafficCounters()
+
+    @property
+    @abstractmethod
+    def is_connected(self) -> bool:
+        """Whether there is a session: the client is connected and logged on."""
 
     @property
     @abstractmethod
@@ -45,6 +52,37 @@ class CommandShell(ABC):
     @abstractmethod
     def _set_silence_timeout(self, allowed: float) -> None:
         """Start to consider the server gone after `allowed` seconds of silence."""
+
+    def _read_statistics(self) -> ClientStatistics:
+        """Return the statistics. Blocking clients call this with their lock held."""
+        try:
+            protocol = self._protocol
+        except NotConnectedError:
+            outstanding = waiting = streams = 0
+        else:
+            numbering = protocol.numbering
+            outstanding = len(protocol.deliveries if numbering is None else numbering.store)
+            waiting, streams = protocol.queued_messages, protocol.inbox_count
+        traffic = self._traffic
+        return ClientStatistics(
+            messages_published=traffic.messages_published,
+            messages_received=traffic.messages_received,
+            bytes_sent=traffic.bytes_sent,
+            bytes_received=traffic.bytes_received,
+            reconnects=max(0, traffic.sessions - 1),
+            outstanding=outstanding,
+            waiting=waiting,
+            streams=streams,
+        )
+
+    def _reported_condition(self) -> WaitCondition:
+        """Return the condition that the delivery reports requested so far were made."""
+        protocol = self._protocol
+        last_serial = protocol.deliveries.last_serial
+        return WaitCondition(
+            lambda: protocol.deliveries.is_reported_up_to(last_serial) or protocol.is_closed,
+            "the delivery reports",
+        )
 
     def _resolve_timeout(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else seconds("timeout", timeout)

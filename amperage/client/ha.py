@@ -114,12 +114,15 @@ class HAClient(BlockingCommands):
         self._finalizer: weakref.finalize[[], HAClient] | None = None
 
     def __repr__(self) -> str:
-        state = "not connected"
-        if self._session is not None and self._session[0].connection is not None:
-            state = f"connected to {self.server}"
+        state = f"connected to {self.server}" if self.is_connected else "not connected"
         return f"<{type(self).__name__} {self.name}: {state}>"
 
     # The connection
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a session: the client is connected and logged on."""
+        return self._session is not None and self._session[0].connection is not None
 
     def connect(self, *, timeout: float | None = None) -> None:
         """Connect to one of the servers and log on.
@@ -134,6 +137,7 @@ class HAClient(BlockingCommands):
         self.close()
         claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
+        protocol.traffic = self._traffic
         self._reconnection.restart()
         reconnect_thread = ReconnectThread(
             self._guard, protocol, self._reconnection, self._session_options, self._server

@@ -108,18 +108,22 @@ class AsyncHAClient(AsyncCommands):
         self._server: ServerUri | None = None
 
     def __repr__(self) -> str:
-        state = "not connected"
-        if self._session is not None and self._session[0].connection is not None:
-            state = f"connected to {self.server}"
+        state = f"connected to {self.server}" if self.is_connected else "not connected"
         return f"<{type(self).__name__} {self.name}: {state}>"
 
     # The connection
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a session: the client is connected and logged on."""
+        return self._session is not None and self._session[0].connection is not None
 
     async def connect(self, *, timeout: float | None = None) -> None:
         """Connect to one of the servers and log on; see `HAClient.connect`."""
         await self.close()
         claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
+        protocol.traffic = self._traffic
         self._reconnection.restart()
         reconnect_task = ReconnectTask(
             self._waiters,
@@ -147,12 +151,13 @@ class AsyncHAClient(AsyncCommands):
         if self._session is None:
             return
         self._send_acks()
-        (reconnect_task, _), self._session = self._session, None
+        (reconnect_task, protocol), self._session = self._session, None
         self._server = reconnect_task.server
         reconnect_task.stop()
         release_stores(self, self.publish_store, self.bookmark_store)
         reconnect_task.notify_state(ConnectionState.CLOSED, self._server)
         await self._state_calls.wait_until_done()
+        await protocol.handler_calls.wait_until_done()
         warn_unpersisted_messages(self.name, self.publish_store)
 
     @property

@@ -22,13 +22,11 @@ reconnections.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable
 from typing import Final
 
 from amperage.client.blocks import block_of_publications, block_of_records
-from amperage.client.command_methods import Commands
-from amperage.client.commands import AckType, encoded, publish_header, stream_ack_types
+from amperage.client.commands import AckType, encoded, stream_ack_types
 from amperage.client.errors import (
     ClientError,
     CommandError,
@@ -40,11 +38,12 @@ from amperage.client.errors import (
 )
 from amperage.client.message import Message, split_batch
 from amperage.client.pending_requests import PendingRequest, StreamInbox
+from amperage.client.publish_commands import PublishCommands
 from amperage.client.queue_acks import effective_backlog
-from amperage.client.sequence_numbers import MAX_CACHED_TEMPLATES, PublishSequence, numbers_in
+from amperage.client.sequence_numbers import PublishSequence, numbers_in
 from amperage.client.uri import AMPS
 from amperage.wire.frame_batches import FrameBatchReader
-from amperage.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
+from amperage.wire.framing import Frame, FrameError, FrameReader, frame
 from amperage.wire.header import Header, HeaderError, decode_frame, encode_header
 from amperage.wire.header_template import FrameBatch
 
@@ -60,7 +59,7 @@ _ACK: Final = b'{"c":"ack"'
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 
 
-class ClientProtocol(Commands):
+class ClientProtocol(PublishCommands):
     """Encodes commands to bytes, and decodes bytes to messages and acknowledgements.
 
     Args:
@@ -81,7 +80,6 @@ class ClientProtocol(Commands):
         self._requests: dict[str, PendingRequest] = {}
         self._requests_by_sequence: dict[int, PendingRequest] = {}
         self._inboxes: dict[str, StreamInbox] = {}
-        self._templates: dict[tuple[str, bool], bytes] = {}
         self._last_id = 0
         self._close_error: ClientError | None = None
         self._has_logged_on = False
@@ -102,6 +100,16 @@ class ClientProtocol(Commands):
     def has_inboxes(self) -> bool:
         """Whether any subscription or query is open."""
         return bool(self._inboxes)
+
+    @property
+    def inbox_count(self) -> int:
+        """The number of subscriptions and queries that are open."""
+        return len(self._inboxes)
+
+    @property
+    def has_logged_on(self) -> bool:
+        """Whether the server has accepted a logon."""
+        return self._has_logged_on
 
     @property
     def queued_messages(self) -> int:
@@ -200,6 +208,7 @@ class ClientProtocol(Commands):
                 request.error = self._close_error
         for inbox in self._inboxes.values():
             inbox.end(error)
+        self.deliveries.report_all(self._close_error)
         self._requests.clear()
         self._requests_by_sequence.clear()
         self._inboxes.clear()
@@ -271,44 +280,9 @@ class ClientProtocol(Commands):
     def _emit_messages(self, frames: bytes) -> None:
         self.output += frames
 
-    def _publish_plain(self, topic: str, body: bytes, delta: bool) -> None:
-        if self.numbering is None:
-            self.output += frame(self._header_template(topic, delta), body)
-        else:
-            self._check_numbering_ready()
-            message = self.numbering.add_plain(topic, body, delta)
-            self._emit_messages(frame(message.header, message.body))
-
-    def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
-        self._publish_with_headers(
-            repeat(self._plain_header_start(topic, delta), len(bodies)), bodies
-        )
-
-    def _plain_header_start(self, topic: str, delta: bool) -> bytes:
-        if self.numbering is None:
-            return self._header_template(topic, delta)[:-1]
-        return self.numbering.plain_header_start(topic, delta)
-
-    def _publish_with_headers(self, starts: Iterable[bytes], bodies: Sequence[bytes]) -> None:
-        parts: list[bytes] = []
-        append = parts.append
-        if self.numbering is None:
-            for start, body in zip(starts, bodies, strict=True):
-                append(frame_head(start + b"}", len(body)))
-                append(body)
-        else:
-            self._check_numbering_ready()
-            store = self.numbering.store
-            add = store.add
-            for start, body in zip(starts, bodies, strict=True):
-                message = add(start, body)
-                append(frame_head(message.header, len(body)))
-                append(body)
-            store.commit()
-        self._emit_messages(b"".join(parts))
-
     def _publish_confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
         if self.numbering is None:
+            self.traffic.messages_published += 1
             return self._send(header, body, awaited=(ack,))
         self._check_numbering_ready()
         command_id = header.command_id = self._next_id()
@@ -319,16 +293,9 @@ class ClientProtocol(Commands):
             header, body, command_id, awaited_acks=awaited, expected_acks=awaited
         )
         self._requests[command_id] = self._requests_by_sequence[message.sequence] = request
+        self.traffic.messages_published += 1
         self._emit_messages(frame(message.header, message.body))
         return request
-
-    def _publish(self, header: Header, body: bytes) -> None:
-        if self.numbering is None:
-            self._emit_messages(frame(encoded(header), body))
-        else:
-            self._check_numbering_ready()
-            message = self.numbering.add_with_header(header, body)
-            self._emit_messages(frame(message.header, message.body))
 
     def _open_inbox(
         self,
@@ -363,16 +330,6 @@ class ClientProtocol(Commands):
             inbox.opening_request = request
             self._inboxes[inbox_id] = inbox
         return request
-
-    def _header_template(self, topic: str, delta: bool) -> bytes:
-        """Return the header of a publish without options: the same for every message of a topic."""
-        template = self._templates.get((topic, delta))
-        if template is None:
-            if len(self._templates) >= MAX_CACHED_TEMPLATES:
-                self._templates.clear()
-            template = encoded(publish_header(topic, delta=delta))
-            self._templates[topic, delta] = template
-        return template
 
     # Receiving frames
 
@@ -411,6 +368,7 @@ class ClientProtocol(Commands):
             inbox = self._inboxes.get(ids)
             if inbox is not None and inbox.blocks is not None:
                 inbox.blocks.append(block)
+                self.traffic.messages_received += len(block)
             else:
                 for parts in frames[index : index + len(block)]:
                     self._process_frame(parts)
@@ -421,21 +379,32 @@ class ClientProtocol(Commands):
         command = header.command
         if command in ("p", "publish"):
             header.command = "publish"
+            self.traffic.messages_received += 1
             self._deliver(header.sids or header.sub_id, Message(header, body))
         elif command == "ack":
             self._process_ack(header)
         elif command == "sow":
-            inbox = self._inboxes.get(header.query_id or "")
-            if inbox is not None and inbox.blocks is not None:
-                inbox.blocks.append(block_of_records(header, body))
-            elif inbox is not None:
-                inbox.messages.extend(split_batch(header, body))
+            self._deliver_records(header, body)
         elif command == "oof":
+            self.traffic.messages_received += 1
             self._deliver(header.sids or header.sub_id or header.query_id, Message(header, body))
         elif command in ("group_begin", "group_end"):
             self._process_group_mark(header)
         elif command == "heartbeat":
             self.send_heartbeat()
+
+    def _deliver_records(self, header: Header, content: bytes) -> None:
+        inbox = self._inboxes.get(header.query_id or "")
+        if inbox is None:
+            return
+        if inbox.blocks is not None:
+            block = block_of_records(header, content)
+            inbox.blocks.append(block)
+            self.traffic.messages_received += len(block)
+        else:
+            records = list(split_batch(header, content))
+            inbox.messages.extend(records)
+            self.traffic.messages_received += len(records)
 
     def _deliver(self, ids: str | None, message: Message) -> None:
         """Put a message into each inbox named by `ids`; ignore inboxes that have ended."""
@@ -523,25 +492,37 @@ class ClientProtocol(Commands):
 
     def _process_unawaited_ack(self, ack: Header) -> None:
         """Process an acknowledgement without a waiting caller."""
+        key = ack.command_id or ack.sequence
         if ack.status == "failure":
-            self._last_refusal = command_error("a command", ack.reason, ack.detail)
+            error = command_error("a command", ack.reason, ack.detail)
+            self._last_refusal = error
+            is_stored = ack.reason == "duplicate" and self.numbering is not None
+            is_reported = self.deliveries.report(
+                key, None if is_stored else command_error("publish", ack.reason, ack.detail)
+            )
             if ack.sequence is not None and self.numbering is not None:
-                self.numbering.process_refusal(ack.sequence, ack, is_awaited=False)
-        elif ack.acks == "persisted" and ack.sequence is not None:
-            self._process_persisted(ack, ack.sequence)
+                self.numbering.process_refusal(ack.sequence, ack, is_awaited=is_reported)
+        elif ack.acks == "persisted":
+            if ack.command_id is not None:
+                self.deliveries.report(key, None)
+            if ack.sequence is not None:
+                self._process_persisted(ack, ack.sequence)
 
     def _process_persisted(self, ack: Header, sequence: int) -> None:
         """Record that all messages up to a number are persisted, and therefore processed."""
-        if self.numbering is None:
-            return
-        self.numbering.store.persisted(sequence)
-        for number_ in [number_ for number_ in self._requests_by_sequence if number_ <= sequence]:
-            request = self._requests_by_sequence[number_]
-            request.succeed(ack)
-            self._remove_if_complete(request)
+        if self.numbering is not None:
+            self.numbering.store.persisted(sequence)
+            for number_ in [
+                number_ for number_ in self._requests_by_sequence if number_ <= sequence
+            ]:
+                request = self._requests_by_sequence[number_]
+                request.succeed(ack)
+                self._remove_if_complete(request)
+        self.deliveries.report_stored(sequence)
 
     def _process_logon_ack(self, answer: Header) -> None:
         self._has_logged_on = True
+        self.traffic.sessions += 1
         if self.numbering is not None:
             self.numbering.store.logged_on(*numbers_in(answer))
 

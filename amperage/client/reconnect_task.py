@@ -43,7 +43,7 @@ class StateCalls:
         self.on_task_done: Callable[[asyncio.Task[None]], None] | None = None
         self._listener = listener
         self._waiters = waiters
-        self._calls = HandlerCalls("on_state")
+        self._calls = HandlerCalls()
         self._task: asyncio.Task[None] | None = None
 
     def call(self, event: ConnectionEvent) -> None:
@@ -52,7 +52,7 @@ class StateCalls:
             return
         result = self._listener(event)
         if inspect.isawaitable(result):
-            self._calls.add(lambda: result)
+            self._calls.add("on_state", lambda: result)
             if (task := self._calls.start_calls(self._waiters.start_task)) is not None:
                 task.add_done_callback(self._handle_task_end)
                 self._task = task
@@ -117,6 +117,7 @@ class ReconnectTask:
         if self._task is not None:
             self._task.cancel()
         self._protocol.close()
+        self._protocol.handler_calls.start_calls(self._waiters.start_task)
         if self.connection is not None:
             self.connection.end(None)
             self.connection = None
@@ -156,6 +157,7 @@ class ReconnectTask:
             self.notify_state(ConnectionState.DISCONNECTED, server.uri, error)
             return
         self._reconnection.record_success()
+        self._protocol.traffic.sessions += 1
         if self.silence_timeout_s is not None:
             connection.set_silence_timeout(self.silence_timeout_s)
         self._waiters.wake()
@@ -221,4 +223,5 @@ class ReconnectTask:
 
     def _close_permanently(self, error: GaveUpError) -> None:
         self._protocol.close_permanently(error)
+        self._protocol.handler_calls.start_calls(self._waiters.start_task)
         self._waiters.wake()

@@ -121,6 +121,8 @@ class ReconnectThread:
         except Exception as failure:
             _log.exception("the client's thread has failed")
             self._close_permanently(_defect(failure))
+        finally:
+            self._protocol.handler_calls.call_all()  # reports of messages without an answer
 
     def _run_session(self) -> None:
         if self._stop_event.wait(self._reconnection.seconds_until_due(time.monotonic())):
@@ -133,6 +135,7 @@ class ReconnectThread:
             self._notify_unless_stopped(ConnectionState.DISCONNECTED, server.uri, error)
             return
         self._reconnection.record_success()
+        self._protocol.traffic.sessions += 1
         self._notify_unless_stopped(ConnectionState.RECOVERED, server.uri)
         try:
             with self._guard.exclusive_first():

@@ -66,7 +66,7 @@ class PublishSequence:
 
     Attributes:
         refusals: the count of the refused messages without a callback.
-        refusal_calls: pending calls of the callback, which the shell makes; the blocking one makes
+        handler_calls: pending calls of callbacks, which the shell makes; the blocking one makes
             them without holding its lock.
     """
 
@@ -75,7 +75,7 @@ class PublishSequence:
     ) -> None:
         self.store = store
         self._on_refused = on_refused
-        self.refusal_calls = HandlerCalls("on_refused")
+        self.handler_calls = HandlerCalls()
         self.refusals = RefusalCount()
         self._header_starts: dict[tuple[str, bool], bytes] = {}
 
@@ -112,7 +112,7 @@ class PublishSequence:
 
     def is_answered_up_to(self, sequence: int) -> bool:
         """Return whether all messages up to a number are answered, and their callbacks called."""
-        return not self.refusal_calls and not self.store.holds_up_to(sequence)
+        return not self.handler_calls and not self.store.holds_up_to(sequence)
 
     def process_refusal(self, sequence: int, header: Header, *, is_awaited: bool) -> None:
         """Process a failure acknowledgement.
@@ -127,7 +127,7 @@ class PublishSequence:
             return
         error = command_error("publish", header.reason, header.detail)
         if self._on_refused is not None:
-            self.refusal_calls.add(partial(self._on_refused, message, error))
+            self.handler_calls.add("on_refused", partial(self._on_refused, message, error))
         elif not is_awaited:
             self.refusals.add(1, error)
 

@@ -438,7 +438,7 @@ def test_a_refused_message_is_told_and_not_sent_again() -> None:
     protocol.receive(frame(failure | {"s": 1, "reason": "not entitled"}))
     protocol.receive(frame(failure | {"s": 2, "reason": "duplicate"}))
     assert told == [], "the shell decides when"
-    protocol.publish_sequence.refusal_calls.call_all()
+    protocol.publish_sequence.handler_calls.call_all()
     assert told == [(b"1", "not entitled")]
     assert [header["s"] for header in sent_again(protocol)] == [3]
 
