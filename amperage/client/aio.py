@@ -19,6 +19,7 @@ from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
 from amperage.client.sequence_numbers import AsyncRefusalListener, PublishSequence
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header
 
@@ -37,6 +38,10 @@ class AsyncClient(AsyncCommands):
             message, a `StoredMessage`, and the error. A coroutine function is awaited, one call
             after the other. With it, messages are numbered, and kept in memory until the server
             acknowledges them; without it, `flush` raises `MessagesRefusedError`.
+        encoder: encodes published values that are neither bytes nor text: "json", or a function
+            that returns bytes or text. None refuses them.
+        decoder: decodes received bodies for `message.value`: "json", a type for JSON bodies, or a
+            function of the bytes. None leaves them as they are.
     """
 
     def __init__(
@@ -47,8 +52,10 @@ class AsyncClient(AsyncCommands):
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
         on_refused: AsyncRefusalListener | None = None,
+        encoder: Encoder | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
-        super().__init__(timeout)
+        super().__init__(timeout, encoder, decoder)
         handler("on_refused", on_refused, may_be_async=True)
         check_connection_arguments(authenticator, ssl_context)
         self.name = client_name(name)

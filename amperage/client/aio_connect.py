@@ -19,6 +19,7 @@ from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT
 from amperage.client.publish_store import PublishStorage
 from amperage.client.reconnection import ATTEMPTS_GO_ON
 from amperage.client.sequence_numbers import AsyncRefusalListener
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.states import AsyncStateListener
 
 
@@ -36,6 +37,8 @@ async def connect_async(
     on_state: AsyncStateListener | None = None,
     on_refused: AsyncRefusalListener | None = None,
     logon_options: LogonParameters | None = None,
+    encoder: Encoder | None = None,
+    decoder: Decoder | None = None,
 ) -> AsyncHAClient:
     """Connect to a server, log on, and return the client, which reconnects automatically.
 
@@ -60,6 +63,10 @@ async def connect_async(
         on_state: a callback for each change of the connection's state.
         on_refused: a callback for each published message that the server refuses.
         logon_options: options of each logon.
+        encoder: encodes published values that are neither bytes nor text: "json", or a function
+            that returns bytes or text. None refuses them.
+        decoder: decodes received bodies for `message.value`: "json", a type for JSON bodies, or a
+            function of the bytes. None leaves them as they are.
 
     Raises:
         InvalidUriError: there is no server, or a URI is invalid.
@@ -81,6 +88,8 @@ async def connect_async(
         authenticator=authenticator,
         ssl_context=ssl_context,
         logon_options=logon_options,
+        encoder=encoder,
+        decoder=decoder,
     )
     try:
         await client.connect()

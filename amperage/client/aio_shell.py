@@ -13,7 +13,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from amperage.client.arguments import MessageBody, handler
 from amperage.client.command_shell import CommandShell
@@ -27,6 +27,7 @@ from amperage.client.message import Message
 from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sequence_numbers import PublishSequence
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.statistics import ClientStatistics
 from amperage.client.time_limit import TimeLimit
 from amperage.client.waiters import Waiters
@@ -39,10 +40,14 @@ class AsyncShell(CommandShell):
 
     Args:
         timeout: default timeout of a call, in seconds.
+        encoder: the default encoder of published values; None for none.
+        decoder: the default decoder of received bodies; None for none.
     """
 
-    def __init__(self, timeout: float) -> None:
-        super().__init__(timeout)
+    def __init__(
+        self, timeout: float, encoder: Encoder | None = None, decoder: Decoder | None = None
+    ) -> None:
+        super().__init__(timeout, encoder, decoder)
         self._waiters = Waiters()
         self._ack_timer: asyncio.TimerHandle | None = None
 
@@ -77,7 +82,7 @@ class AsyncShell(CommandShell):
     async def publish(
         self,
         topic: str,
-        body: MessageBody,
+        body: MessageBody | Any,
         *,
         delta: bool = False,
         correlation_id: str | None = None,
@@ -85,6 +90,7 @@ class AsyncShell(CommandShell):
         sow_key: str | None = None,
         sequence: int | None = None,
         on_delivery: AsyncDeliveryListener | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         """Publish a message, without waiting for an answer; `flush` waits for the answers.
 
@@ -94,9 +100,10 @@ class AsyncShell(CommandShell):
         if on_delivery is not None:
             self._check_handler("on_delivery", on_delivery)
         await self._wait_for_store_room()
+        data = body if type(body) is bytes else self._encoded(topic, body, encoder)
         self._protocol.publish(
             topic,
-            body,
+            data,
             delta=delta,
             correlation_id=correlation_id,
             expiration=expiration,

@@ -27,6 +27,7 @@ from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
 from amperage.client.sequence_numbers import PublishSequence, RefusalListener
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.state_lock import ClientLock
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header
@@ -49,6 +50,10 @@ class Client(BlockingCommands):
             the message, a `StoredMessage`, and the error, in the background thread, and must not
             block. With it, messages are numbered, and kept in memory until the server acknowledges
             them; without it, `flush` raises `MessagesRefusedError`.
+        encoder: encodes published values that are neither bytes nor text: "json", or a function
+            that returns bytes or text. None refuses them.
+        decoder: decodes received bodies for `message.value`: "json", a type for JSON bodies, or a
+            function of the bytes. None leaves them as they are.
 
     Every blocking call takes a `timeout` in seconds; None selects the client's. Such calls raise
     `TimedOutError` after the timeout, a `CommandError` when the server refuses the command, and
@@ -63,8 +68,10 @@ class Client(BlockingCommands):
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
         on_refused: RefusalListener | None = None,
+        encoder: Encoder | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
-        super().__init__(timeout)
+        super().__init__(timeout, encoder, decoder)
         handler("on_refused", on_refused)
         check_connection_arguments(authenticator, ssl_context)
         self.name = client_name(name)

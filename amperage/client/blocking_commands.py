@@ -10,8 +10,9 @@ Made from `aio_commands` (scripts/make_blocking_client.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from amperage.client.arguments import MessageBody, all_bodies
+from amperage.client.arguments import MessageBody
 from amperage.client.blocking_shell import BlockingShell
 from amperage.client.blocking_stream import MessageStream, StreamOwner
 from amperage.client.command_shell import inbox_of
@@ -20,6 +21,7 @@ from amperage.client.deliveries import DeliveryListener
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.pending_requests import PendingRequest
 from amperage.client.queue_acks import DEFAULT_DELAY
+from amperage.client.serialization import Decoder, Encoder
 from amperage.wire.header import Header
 
 
@@ -31,13 +33,14 @@ class BlockingCommands(BlockingShell):
     def delta_publish(
         self,
         topic: str,
-        body: MessageBody,
+        body: MessageBody | Any,
         *,
         correlation_id: str | None = None,
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
         on_delivery: DeliveryListener | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         """Publish a delta: only the fields that changed, and the key; see `publish`."""
         self.publish(
@@ -49,22 +52,24 @@ class BlockingCommands(BlockingShell):
             sow_key=sow_key,
             sequence=sequence,
             on_delivery=on_delivery,
+            encoder=encoder,
         )
 
     def publish_all(
         self,
         topic: str,
-        bodies: Iterable[MessageBody],
+        bodies: Iterable[MessageBody | Any],
         *,
         delta: bool = False,
         on_delivery: DeliveryListener | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         """Publish many messages with few writes; see `publish`.
 
         `on_delivery` is called once for each message.
         """
         self._check_handler("on_delivery", on_delivery)
-        for chunk in chunks(all_bodies(bodies)):
+        for chunk in chunks(self._encoded_all(topic, bodies, encoder)):
             self._wait_for_store_room()
             self._send_command(
                 lambda protocol: protocol.publish_all(
@@ -78,7 +83,7 @@ class BlockingCommands(BlockingShell):
     def confirmed_publish(
         self,
         topic: str,
-        body: MessageBody,
+        body: MessageBody | Any,
         ack: AckType = "persisted",
         *,
         delta: bool = False,
@@ -87,6 +92,7 @@ class BlockingCommands(BlockingShell):
         expiration: int | None = None,
         sow_key: str | None = None,
         sequence: int | None = None,
+        encoder: Encoder | None = None,
     ) -> Header:
         """Publish a message and wait until the server acknowledges it.
 
@@ -100,15 +106,17 @@ class BlockingCommands(BlockingShell):
             expiration: see `publish`.
             sow_key: see `publish`.
             sequence: see `publish`.
+            encoder: see `publish`.
 
         Returns:
             The header of the acknowledgement.
         """
         self._wait_for_store_room()
+        data = self._encoded(topic, body, encoder)
         request = self._execute_command(
             lambda protocol: protocol.confirmed_publish(
                 topic,
-                body,
+                data,
                 ack,
                 delta=delta,
                 correlation_id=correlation_id,
@@ -158,6 +166,7 @@ class BlockingCommands(BlockingShell):
         auto_ack: bool = False,
         ack_batch: int | None = None,
         ack_delay: float = DEFAULT_DELAY,
+        decoder: Decoder | None = None,
     ) -> MessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches.
 
@@ -183,6 +192,8 @@ class BlockingCommands(BlockingShell):
             ack_batch: the number of acknowledgements to send together, if the backlog is at least
                 twice as large; None for up to 80.
             ack_delay: seconds that an acknowledgement waits for a batch while messages arrive.
+            decoder: decodes the bodies for `message.value`: "json", a type for JSON bodies, or a
+                function of the bytes. None selects the client's.
         """
         request = self._execute_command(
             lambda protocol: protocol.subscribe(
@@ -201,7 +212,7 @@ class BlockingCommands(BlockingShell):
             ),
             timeout,
         )
-        return self._make_stream(request)
+        return self._make_stream(request, decoder)
 
     def sow(
         self,
@@ -216,6 +227,7 @@ class BlockingCommands(BlockingShell):
         top_n: int | None = None,
         sow_keys: Iterable[str] | None = None,
         acks: Iterable[AckType] | None = None,
+        decoder: Decoder | None = None,
     ) -> MessageStream:
         """Query a SOW topic; the stream ends after the last record.
 
@@ -231,6 +243,7 @@ class BlockingCommands(BlockingShell):
             sow_keys: return the records with these keys.
             acks: acknowledgements to return from the stream between the records, such as
                 ("stats",).
+            decoder: see `subscribe`.
         """
         request = self._execute_command(
             lambda protocol: protocol.sow(
@@ -246,7 +259,7 @@ class BlockingCommands(BlockingShell):
             ),
             timeout,
         )
-        return self._make_stream(request)
+        return self._make_stream(request, decoder)
 
     def sow_and_subscribe(
         self,
@@ -263,6 +276,7 @@ class BlockingCommands(BlockingShell):
         sow_keys: Iterable[str] | None = None,
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
+        decoder: Decoder | None = None,
     ) -> MessageStream:
         """Query a SOW topic and subscribe to it; `group_end` marks the end of the query's records.
 
@@ -284,7 +298,7 @@ class BlockingCommands(BlockingShell):
             ),
             timeout,
         )
-        return self._make_stream(request)
+        return self._make_stream(request, decoder)
 
     def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End the subscription or query with an id, or all of them."""
@@ -299,7 +313,7 @@ class BlockingCommands(BlockingShell):
         timeout: float | None = None,
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
-        body: MessageBody | None = None,
+        body: MessageBody | Any | None = None,
         options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
@@ -322,12 +336,13 @@ class BlockingCommands(BlockingShell):
         Returns:
             The number of deleted records.
         """
+        data = None if body is None else self._encoded(topic, body)
         request = self._execute_command(
             lambda protocol: protocol.sow_delete(
                 topic,
                 filter=filter,
                 sow_keys=sow_keys,
-                body=body,
+                body=data,
                 options=options,
                 sequence=sequence,
                 persisted=persisted,
@@ -389,8 +404,8 @@ class BlockingCommands(BlockingShell):
 
     # Streams
 
-    def _make_stream(self, request: PendingRequest) -> MessageStream:
-        return MessageStream(self._stream_owner, inbox_of(request))
+    def _make_stream(self, request: PendingRequest, decoder: Decoder | None) -> MessageStream:
+        return MessageStream(self._stream_owner, inbox_of(request), self._decode_for(decoder))
 
     @property
     def _stream_owner(self) -> StreamOwner:

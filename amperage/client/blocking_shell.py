@@ -10,7 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from amperage.client.arguments import MessageBody, handler
 from amperage.client.command_shell import CommandShell
@@ -25,6 +25,7 @@ from amperage.client.message import Message
 from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sequence_numbers import PublishSequence
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.state_lock import ClientLock
 from amperage.client.statistics import ClientStatistics
 from amperage.client.time_limit import TimeLimit
@@ -37,10 +38,14 @@ class BlockingShell(CommandShell):
 
     Args:
         timeout: default timeout of a call, in seconds.
+        encoder: the default encoder of published values; None for none.
+        decoder: the default decoder of received bodies; None for none.
     """
 
-    def __init__(self, timeout: float) -> None:
-        super().__init__(timeout)
+    def __init__(
+        self, timeout: float, encoder: Encoder | None = None, decoder: Decoder | None = None
+    ) -> None:
+        super().__init__(timeout, encoder, decoder)
         self._guard = ClientLock()
 
     def __enter__(self) -> Self:
@@ -74,7 +79,7 @@ class BlockingShell(CommandShell):
     def publish(
         self,
         topic: str,
-        body: MessageBody,
+        body: MessageBody | Any,
         *,
         delta: bool = False,
         correlation_id: str | None = None,
@@ -82,12 +87,13 @@ class BlockingShell(CommandShell):
         sow_key: str | None = None,
         sequence: int | None = None,
         on_delivery: DeliveryListener | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         """Publish a message, without waiting for an answer; `flush` waits for the answers.
 
         Args:
             topic: the topic.
-            body: the message, as bytes or text.
+            body: the message, as bytes or text, or a value for the encoder.
             delta: whether the body is a delta: only the fields that changed, and the key.
             correlation_id: passed on to subscribers; base64 characters only.
             expiration: the record's lifetime in seconds.
@@ -97,17 +103,21 @@ class BlockingShell(CommandShell):
                 assigns the numbers.
             on_delivery: a callback for the outcome of the message, called once with a
                 `DeliveryReport` in the client's thread; it must not block.
+            encoder: encodes a body that is neither bytes nor text: "json", or a function that
+                returns bytes or text. None selects the client's.
 
         Raises:
+            EncodeError: the encoder failed.
             PublishStoreFullError: the publish store is full, and had no room within the timeout.
         """
         if on_delivery is not None:
             self._check_handler("on_delivery", on_delivery)
         self._wait_for_store_room()
+        data = body if type(body) is bytes else self._encoded(topic, body, encoder)
         with self._guard.exclusive():
             self._protocol.publish(
                 topic,
-                body,
+                data,
                 delta=delta,
                 correlation_id=correlation_id,
                 expiration=expiration,

@@ -13,6 +13,7 @@ from amperage.client.arguments import seconds
 from amperage.client.errors import ClientError, ConnectionLostError
 from amperage.client.message import Message
 from amperage.client.pending_requests import StreamInbox
+from amperage.client.serialization import Decode
 from amperage.client.streams import BaseStream
 from amperage.client.time_limit import TimeLimit
 
@@ -44,8 +45,10 @@ class MessageStream(BaseStream):
     As a context manager, it ends the subscription or query on exit.
     """
 
-    def __init__(self, owner: StreamOwner, inbox: StreamInbox) -> None:
-        super().__init__(inbox)
+    def __init__(
+        self, owner: StreamOwner, inbox: StreamInbox, decode: Decode | None = None
+    ) -> None:
+        super().__init__(inbox, decode)
         self._owner = owner
 
     def __enter__(self) -> Self:

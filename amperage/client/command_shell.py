@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from amperage.client.arguments import seconds
+from amperage.client.arguments import MessageBody, all_bodies, body_bytes, seconds
 from amperage.client.errors import NotConnectedError, PublishStoreFullError
 from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.sequence_numbers import PublishSequence
+from amperage.client.serialization import (
+    Decode,
+    Decoder,
+    Encoder,
+    decode_function,
+    encode_function,
+    encoded_value,
+)
 from amperage.client.statistics import ClientStatistics, TrafficCounters
 from amperage.client.time_limit import TimeLimit
 
@@ -33,10 +41,16 @@ class CommandShell(ABC):
 
     Args:
         timeout: default timeout of a call, in seconds.
+        encoder: the default encoder of published values; None for none.
+        decoder: the default decoder of received bodies; None for none.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(
+        self, timeout: float, encoder: Encoder | None = None, decoder: Decoder | None = None
+    ) -> None:
         self._timeout = seconds("timeout", timeout)
+        self._encode = encode_function(encoder)
+        self._decode = decode_function(decoder)
         self._traffic = TrafficCounters()
 
     @property
@@ -52,6 +66,27 @@ class CommandShell(ABC):
     @abstractmethod
     def _set_silence_timeout(self, allowed: float) -> None:
         """Start to consider the server gone after `allowed` seconds of silence."""
+
+    def _encoded(
+        self, topic: str, body: MessageBody | Any, encoder: Encoder | None = None
+    ) -> MessageBody:
+        """Return the body of a message: bytes and texts as they are, other values encoded."""
+        if isinstance(body, bytes | str | bytearray | memoryview):
+            return body
+        encode = self._encode if encoder is None else encode_function(encoder)
+        if encode is None:
+            return body_bytes(body)  # raises: there is no encoder
+        return encoded_value(topic, body, encode)
+
+    def _encoded_all(
+        self, topic: str, bodies: Iterable[MessageBody | Any], encoder: Encoder | None
+    ) -> Iterable[MessageBody]:
+        if encoder is None and self._encode is None:
+            return all_bodies(bodies)
+        return (self._encoded(topic, body, encoder) for body in all_bodies(bodies))
+
+    def _decode_for(self, decoder: Decoder | None) -> Decode | None:
+        return self._decode if decoder is None else decode_function(decoder)
 
     def _read_statistics(self) -> ClientStatistics:
         """Return the statistics. Blocking clients call this with their lock held."""

@@ -11,6 +11,8 @@ ClientError
     PublishStoreFullError    ... or no room for another message in the publish store
   CredentialsError           no credentials are available, or the server failed to authenticate
   TlsFileError               a file with certificates or a key cannot be used     ValueError
+  EncodeError                the encoder cannot encode a value to publish         ValueError
+  DecodeError                the decoder cannot decode a message's body           ValueError
   StoreError                 a file of a publish or bookmark store cannot be used OSError
   CommandError               the server refused a command
     MessagesRefusedError     ... publishes, as reported by `flush`
@@ -76,6 +78,14 @@ class TlsFileError(ClientError, ValueError):
 
 class StoreError(ClientError, OSError):
     """The file of a publish store or bookmark store cannot be read, written or locked."""
+
+
+class EncodeError(ClientError, ValueError):
+    """The encoder cannot encode a value that is to be published. Nothing was published."""
+
+
+class DecodeError(ClientError, ValueError):
+    """The decoder cannot decode the body of a message."""
 
 
 class CommandError(ClientError):

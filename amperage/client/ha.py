@@ -32,6 +32,7 @@ from amperage.client.reconnect_thread import ReconnectThread
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.sequence_numbers import RefusalListener
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.servers import Server, ServerChooser
 from amperage.client.states import ConnectionState, StateListener
 from amperage.client.store_claims import claim_stores, release_stores
@@ -66,6 +67,10 @@ class HAClient(BlockingCommands):
         authenticator: provides the credentials for servers without their own authenticator.
         ssl_context: for tcps and wss.
         logon_options: options of each logon.
+        encoder: encodes published values that are neither bytes nor text: "json", or a function
+            that returns bytes or text. None refuses them.
+        decoder: decodes received bodies for `message.value`: "json", a type for JSON bodies, or a
+            function of the bytes. None leaves them as they are.
 
     Calls raise the errors of those of `Client`, with two differences: only queries and deletions,
     which cannot be repeated, raise `ConnectionLostError`; all raise `GaveUpError` when the back-off
@@ -87,8 +92,10 @@ class HAClient(BlockingCommands):
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
         logon_options: LogonParameters | None = None,
+        encoder: Encoder | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
-        super().__init__(timeout)
+        super().__init__(timeout, encoder, decoder)
         handler("on_refused", on_refused)
         handler("on_state", on_state)
         check_ha_arguments(

@@ -30,6 +30,7 @@ from amperage.client.reconnect_task import ReconnectTask, StateCalls
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.sequence_numbers import AsyncRefusalListener
+from amperage.client.serialization import Decoder, Encoder
 from amperage.client.servers import Server, ServerChooser
 from amperage.client.states import AsyncStateListener, ConnectionState
 from amperage.client.store_claims import claim_stores, release_stores
@@ -64,6 +65,10 @@ class AsyncHAClient(AsyncCommands):
         authenticator: provides the credentials for servers without their own authenticator.
         ssl_context: for tcps and wss.
         logon_options: options of each logon.
+        encoder: encodes published values that are neither bytes nor text: "json", or a function
+            that returns bytes or text. None refuses them.
+        decoder: decodes received bodies for `message.value`: "json", a type for JSON bodies, or a
+            function of the bytes. None leaves them as they are.
     """
 
     def __init__(
@@ -81,8 +86,10 @@ class AsyncHAClient(AsyncCommands):
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
         logon_options: LogonParameters | None = None,
+        encoder: Encoder | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
-        super().__init__(timeout)
+        super().__init__(timeout, encoder, decoder)
         handler("on_refused", on_refused, may_be_async=True)
         handler("on_state", on_state, may_be_async=True)
         check_ha_arguments(

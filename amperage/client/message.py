@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from amperage.client.arguments import milliseconds
-from amperage.client.errors import ProtocolError
+from amperage.client.errors import DecodeError, ProtocolError
+from amperage.client.serialization import Decode
 from amperage.wire.framing import FrameError
 from amperage.wire.header import Header, HeaderError, decode_frame
+
+_WITHOUT_BODY: Final = frozenset({"ack", "group_begin", "group_end"})
+
+_Value = TypeVar("_Value")
 
 
 class Message:
@@ -20,14 +27,16 @@ class Message:
         body: the message's payload, verbatim.
     """
 
-    # `_report_outcome` reports the outcome of the message to the queue. `_is_settled_elsewhere`
-    # returns whether another copy of it was settled. The stream that returns the message sets both.
+    # The stream that returns the message sets the rest: `_decode` decodes the body for `value`,
+    # `_report_outcome` reports the outcome of the message to the queue, and
+    # `_is_settled_elsewhere` returns whether another copy of it was settled.
 
-    __slots__ = ("_is_settled_elsewhere", "_report_outcome", "body", "header")
+    __slots__ = ("_decode", "_is_settled_elsewhere", "_report_outcome", "body", "header")
 
     def __init__(self, header: Header, body: bytes) -> None:
         self.header = header
         self.body = body
+        self._decode: Decode | None = None
         self._report_outcome: Callable[[Message, str | None], None] | None = None
         self._is_settled_elsewhere: Callable[[Message], bool] | None = None
 
@@ -53,6 +62,49 @@ class Message:
             ValueError: the body is not JSON.
         """
         return json.loads(self.body)
+
+    @property
+    def value(self) -> Any:
+        """The body, decoded by the decoder of the subscription or of the client at each access.
+
+        Without a decoder, it is the body. It is None for marks and acknowledgements.
+
+        Raises:
+            DecodeError: the decoder failed.
+        """
+        if self._decode is None:
+            return self.body
+        if self.command in _WITHOUT_BODY:
+            return None
+        return self._decoded(self._decode)
+
+    def decode(self, kind: type[_Value]) -> _Value:
+        """Decode a JSON body as a type.
+
+        Args:
+            kind: a `msgspec.Struct`, a dataclass, a TypedDict, or any other type that msgspec
+                supports.
+
+        Raises:
+            DecodeError: the body is not of this type.
+        """
+        value: _Value = self._decoded(lambda body: msgspec.json.decode(body, type=kind))
+        return value
+
+    def decoded_by(self, decode: Decode) -> Message:
+        """Return a copy of the message with a decoder: other streams may have other decoders."""
+        message = Message(self.header, self.body)
+        message._decode = decode
+        return message
+
+    def _decoded(self, decode: Decode) -> Any:
+        try:
+            return decode(self.body)
+        except Exception as error:
+            place = f", bookmark {self.bookmark}" if self.bookmark else ""
+            raise DecodeError(
+                f"topic {self.topic}{place}: cannot decode the body: {error}"
+            ) from error
 
     @property
     def sow_key(self) -> str | None:

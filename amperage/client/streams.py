@@ -8,6 +8,7 @@ from contextlib import suppress
 from amperage.client.errors import ClientError, copy_error
 from amperage.client.message import Message
 from amperage.client.pending_requests import StreamInbox
+from amperage.client.serialization import Decode
 
 
 class BaseStream(ABC):
@@ -15,10 +16,12 @@ class BaseStream(ABC):
 
     Args:
         inbox: the inbox of the messages.
+        decode: decodes the bodies; None leaves them as they are.
     """
 
-    def __init__(self, inbox: StreamInbox) -> None:
+    def __init__(self, inbox: StreamInbox, decode: Decode | None = None) -> None:
         self._inbox = inbox
+        self._decode = decode
         self._unprocessed_messages: list[Message] = []  # and not yet marked as processed
 
     @property
@@ -64,6 +67,8 @@ class BaseStream(ABC):
                 return None
             if message.header.lease_period is None or inbox.redelivery.take_if_newest(message):
                 break
+        if self._decode is not None:
+            message = message.decoded_by(self._decode)
         if inbox.is_leased(message):
             message._report_outcome = self._settle_message  # noqa: SLF001 - for streams, see `Message`
             message._is_settled_elsewhere = inbox.redelivery.is_settled  # noqa: SLF001 - as above
