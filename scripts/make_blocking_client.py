@@ -34,7 +34,7 @@ REPLACEMENTS: Final = (
     (r"import AsyncIterator, Awaitable, Callable", "import Callable, Iterator"),
     (r"Async(Commands|Shell)", r"Blocking\1"),
     (r"connect_async", "connect"),
-    (r"Async(DeliveryListener|RefusalListener|StateListener)", r"\1"),
+    (r"Async(DeliveryListener|MessageListener|MessageWorker|RefusalListener|StateListener)", r"\1"),
     (r"Async(Client|HAClient|Iterator|MessageStream|StreamOwner)", r"\1"),
     (r"amperage\.client\.aio\.", "amperage.client.blocking."),
     (r"amperage\.client\.ha_aio\b", "amperage.client.ha"),

@@ -18,10 +18,13 @@ from amperage.client.arguments import MessageBody
 from amperage.client.command_shell import inbox_of
 from amperage.client.commands import AckType, chunks
 from amperage.client.deliveries import AsyncDeliveryListener
+from amperage.client.errors import NotConnectedError
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
+from amperage.client.message import AsyncMessageListener
 from amperage.client.pending_requests import PendingRequest
 from amperage.client.queue_acks import DEFAULT_DELAY
 from amperage.client.serialization import Decoder, Encoder
+from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 
 
@@ -167,6 +170,7 @@ class AsyncCommands(AsyncShell):
         ack_batch: int | None = None,
         ack_delay: float = DEFAULT_DELAY,
         decoder: Decoder | None = None,
+        on_message: AsyncMessageListener | None = None,
     ) -> AsyncMessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches.
 
@@ -194,7 +198,12 @@ class AsyncCommands(AsyncShell):
             ack_delay: seconds that an acknowledgement waits for a batch while messages arrive.
             decoder: decodes the bodies for `message.value`: "json", a type for JSON bodies, or a
                 function of the bytes. None selects the client's.
+            on_message: a handler, called with each message, one after the other, in a thread or
+                task of the subscription. Do not iterate the stream then. The message is processed
+                when the handler returns. An exception in it is logged and ends the subscription;
+                `stream.join()` raises it.
         """
+        self._check_subscribable(on_message)
         request = await self._execute_command(
             lambda protocol: protocol.subscribe(
                 topic,
@@ -212,7 +221,7 @@ class AsyncCommands(AsyncShell):
             ),
             timeout,
         )
-        return self._make_stream(request, decoder)
+        return self._make_stream(request, decoder, on_message)
 
     async def sow(
         self,
@@ -277,11 +286,13 @@ class AsyncCommands(AsyncShell):
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
         decoder: Decoder | None = None,
+        on_message: AsyncMessageListener | None = None,
     ) -> AsyncMessageStream:
         """Query a SOW topic and subscribe to it; `group_end` marks the end of the query's records.
 
         The arguments are those of `sow` and of `subscribe`.
         """
+        self._check_subscribable(on_message)
         request = await self._execute_command(
             lambda protocol: protocol.sow_and_subscribe(
                 topic,
@@ -298,7 +309,7 @@ class AsyncCommands(AsyncShell):
             ),
             timeout,
         )
-        return self._make_stream(request, decoder)
+        return self._make_stream(request, decoder, on_message)
 
     async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End the subscription or query with an id, or all of them."""
@@ -404,10 +415,70 @@ class AsyncCommands(AsyncShell):
         await self._execute_command(lambda protocol: protocol.heartbeat(interval), timeout)
         self._set_silence_timeout(float(interval * MAX_MISSED_HEARTBEATS))
 
+    async def drain(self, *, timeout: float | None = None) -> None:
+        """Finish the work of the client, then close it.
+
+        New subscriptions are refused. Handlers (`on_message`) finish: those of queues the message
+        in progress, while the queue delivers the others to other consumers; those of other topics
+        all messages that have arrived. Their subscriptions end, everything published is stored, as
+        by `flush`, and so are acknowledgements. Iterated streams end, and can still return the
+        messages that have arrived.
+
+        Args:
+            timeout: seconds to wait for everything together.
+
+        Raises:
+            TimedOutError: the timeout has passed. The client is closed nevertheless.
+            MessagesRefusedError: as for `flush`.
+            Exception: the exception that a handler raised meanwhile.
+        """
+        limit = self._time_limit(timeout)
+        self._is_draining = True
+        try:
+            failure = await self._finish_handlers(limit)
+            await self.flush(timeout=limit.remaining_s)
+            await self.flush_acks(timeout=limit.remaining_s)
+        finally:
+            self._is_draining = False
+            await self.close()
+        if failure is not None:
+            raise failure
+
+    async def _finish_handlers(self, limit: TimeLimit) -> Exception | None:
+        """End all subscriptions, and wait for their handlers; return the first failure of one."""
+        workers = list(self._workers)
+        for worker in workers:
+            if worker.is_of_queue:
+                await worker.stop(limit)
+        if self._protocol.has_inboxes:
+            await self._execute_command(lambda protocol: protocol.unsubscribe("all"), limit)
+        failures: list[Exception] = []
+        for worker in workers:
+            await worker.wait(limit)
+            if worker.error is not None:
+                failures.append(worker.error)
+        return failures[0] if failures else None
+
     # Streams
 
-    def _make_stream(self, request: PendingRequest, decoder: Decoder | None) -> AsyncMessageStream:
-        return AsyncMessageStream(self._stream_owner, inbox_of(request), self._decode_for(decoder))
+    def _check_subscribable(self, on_message: AsyncMessageListener | None) -> None:
+        if on_message is not None:
+            self._check_handler("on_message", on_message)
+        if self._is_draining:
+            raise NotConnectedError("the client drains: it takes no new subscriptions")
+
+    def _make_stream(
+        self,
+        request: PendingRequest,
+        decoder: Decoder | None,
+        on_message: AsyncMessageListener | None = None,
+    ) -> AsyncMessageStream:
+        stream = AsyncMessageStream(
+            self._stream_owner, inbox_of(request), self._decode_for(decoder)
+        )
+        if on_message is not None:
+            stream.handle_with(on_message, self._workers)
+        return stream
 
     @property
     def _stream_owner(self) -> AsyncStreamOwner:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
+from amperage.client.aio_worker import AsyncMessageWorker
 from amperage.client.arguments import MessageBody, handler
 from amperage.client.command_shell import CommandShell
 from amperage.client.deliveries import AsyncDeliveryListener
@@ -48,6 +49,7 @@ class AsyncShell(CommandShell):
         self, timeout: float, encoder: Encoder | None = None, decoder: Decoder | None = None
     ) -> None:
         super().__init__(timeout, encoder, decoder)
+        self._workers: set[AsyncMessageWorker] = set()
         self._waiters = Waiters()
         self._ack_timer: asyncio.TimerHandle | None = None
 

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple, Self
 
+from amperage.client.aio_worker import AsyncMessageWorker
 from amperage.client.arguments import seconds
 from amperage.client.errors import ClientError, ConnectionLostError
-from amperage.client.message import Message
+from amperage.client.message import AsyncMessageListener, Message
 from amperage.client.pending_requests import StreamInbox
 from amperage.client.serialization import Decode
 from amperage.client.streams import BaseStream
@@ -50,6 +51,7 @@ class AsyncMessageStream(BaseStream):
     ) -> None:
         super().__init__(inbox, decode)
         self._owner = owner
+        self._worker: AsyncMessageWorker | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,6 +120,32 @@ class AsyncMessageStream(BaseStream):
             return []
         others = (self._take_message() for _ in range(len(self._inbox.messages)))
         return [first, *(message for message in others if message is not None)]
+
+    def handle_with(self, handler: AsyncMessageListener, workers: set[AsyncMessageWorker]) -> None:
+        """Start to call a handler with each message; see `Client.subscribe`, on_message.
+
+        Args:
+            handler: the handler.
+            workers: the workers of the client.
+        """
+        self._worker = AsyncMessageWorker(self, handler, workers)
+
+    async def join(self, timeout: float | None = None) -> None:
+        """Wait until a stream with `on_message` has ended, and its last message is handled.
+
+        Args:
+            timeout: seconds to wait; None waits without a limit.
+
+        Raises:
+            TimedOutError: that did not happen in time.
+            RuntimeError: there is no handler, or the handler itself waits.
+            Exception: the exception that the handler raised, or that ended the stream.
+        """
+        if self._worker is None:
+            raise RuntimeError("the stream has no on_message handler to wait for")
+        await self._worker.wait(TimeLimit(None if timeout is None else seconds("timeout", timeout)))
+        if self._worker.error is not None:
+            raise self._worker.error
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; messages that have arrived can still be taken."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from amperage.client.arguments import MessageBody, handler
+from amperage.client.blocking_worker import MessageWorker
 from amperage.client.command_shell import CommandShell
 from amperage.client.commands import MESSAGES_PER_WRITE
 from amperage.client.deliveries import DeliveryListener
@@ -46,6 +47,7 @@ class BlockingShell(CommandShell):
         self, timeout: float, encoder: Encoder | None = None, decoder: Decoder | None = None
     ) -> None:
         super().__init__(timeout, encoder, decoder)
+        self._workers: set[MessageWorker] = set()
         self._guard = ClientLock()
 
     def __enter__(self) -> Self:

@@ -52,6 +52,7 @@ class CommandShell(ABC):
         self._encode = encode_function(encoder)
         self._decode = decode_function(decoder)
         self._traffic = TrafficCounters()
+        self._is_draining = False
 
     @property
     @abstractmethod

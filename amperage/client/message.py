@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -193,6 +193,13 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"
+
+
+MessageListener = Callable[[Message], None]
+"""A handler of the messages of a subscription."""
+
+AsyncMessageListener = Callable[[Message], Awaitable[None] | None]
+"""The handler of an asyncio client: a function, or a coroutine function, which is awaited."""
 
 
 def split_batch(batch: Header, content: bytes) -> Iterator[Message]:
