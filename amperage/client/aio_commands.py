@@ -14,7 +14,7 @@ from typing import Any
 
 from amperage.client.aio_shell import AsyncShell
 from amperage.client.aio_stream import AsyncMessageStream, AsyncStreamOwner
-from amperage.client.arguments import MessageBody
+from amperage.client.arguments import MessageBody, number
 from amperage.client.command_shell import inbox_of
 from amperage.client.commands import AckType, chunks
 from amperage.client.deliveries import AsyncDeliveryListener
@@ -171,6 +171,7 @@ class AsyncCommands(AsyncShell):
         ack_delay: float = DEFAULT_DELAY,
         decoder: Decoder | None = None,
         on_message: AsyncMessageListener | None = None,
+        max_waiting: int | None = None,
     ) -> AsyncMessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches.
 
@@ -202,8 +203,12 @@ class AsyncCommands(AsyncShell):
                 task of the subscription. Do not iterate the stream then. The message is processed
                 when the handler returns. An exception in it is logged and ends the subscription;
                 `stream.join()` raises it.
+            max_waiting: the number of messages that may wait in the stream. When more arrive, the
+                subscription ends: the stream returns them, and raises `SlowStreamError`. Other
+                streams go on. None: a stream that is not read makes the client stop reading, and
+                holds up the others, when 50,000 messages or 64 MB wait in all streams.
         """
-        self._check_subscribable(on_message)
+        self._check_subscribable(on_message, max_waiting)
         request = await self._execute_command(
             lambda protocol: protocol.subscribe(
                 topic,
@@ -221,7 +226,7 @@ class AsyncCommands(AsyncShell):
             ),
             timeout,
         )
-        return self._make_stream(request, decoder, on_message)
+        return self._make_stream(request, decoder, on_message, max_waiting)
 
     async def sow(
         self,
@@ -287,12 +292,13 @@ class AsyncCommands(AsyncShell):
         acks: Iterable[AckType] | None = None,
         decoder: Decoder | None = None,
         on_message: AsyncMessageListener | None = None,
+        max_waiting: int | None = None,
     ) -> AsyncMessageStream:
         """Query a SOW topic and subscribe to it; `group_end` marks the end of the query's records.
 
         The arguments are those of `sow` and of `subscribe`.
         """
-        self._check_subscribable(on_message)
+        self._check_subscribable(on_message, max_waiting)
         request = await self._execute_command(
             lambda protocol: protocol.sow_and_subscribe(
                 topic,
@@ -309,7 +315,7 @@ class AsyncCommands(AsyncShell):
             ),
             timeout,
         )
-        return self._make_stream(request, decoder, on_message)
+        return self._make_stream(request, decoder, on_message, max_waiting)
 
     async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End the subscription or query with an id, or all of them."""
@@ -461,7 +467,11 @@ class AsyncCommands(AsyncShell):
 
     # Streams
 
-    def _check_subscribable(self, on_message: AsyncMessageListener | None) -> None:
+    def _check_subscribable(
+        self, on_message: AsyncMessageListener | None, max_waiting: int | None
+    ) -> None:
+        if number("max_waiting", max_waiting) == 0:
+            raise ValueError("max_waiting: expected 1 or more, not 0")
         if on_message is not None:
             self._check_handler("on_message", on_message)
         if self._is_draining:
@@ -472,10 +482,12 @@ class AsyncCommands(AsyncShell):
         request: PendingRequest,
         decoder: Decoder | None,
         on_message: AsyncMessageListener | None = None,
+        max_waiting: int | None = None,
     ) -> AsyncMessageStream:
-        stream = AsyncMessageStream(
-            self._stream_owner, inbox_of(request), self._decode_for(decoder)
-        )
+        inbox = inbox_of(request)
+        if max_waiting is not None or request.opens_inbox:
+            inbox.max_waiting = max_waiting
+        stream = AsyncMessageStream(self._stream_owner, inbox, self._decode_for(decoder))
         if on_message is not None:
             stream.handle_with(on_message, self._workers)
         return stream

@@ -88,6 +88,7 @@ class AioConnection(asyncio.Protocol):
             return
         finally:
             self._start_handler_calls()
+        self._protocol.end_slow_streams()
         self._backlog.adjust(self._protocol.queued_messages, len(data))
         self.write_output()
         self._waiters.wake()

@@ -249,6 +249,7 @@ class BlockingConnection:
         except ClientError as error:
             self._end(error)
             return
+        self._protocol.end_slow_streams()
         self._backlog.adjust(self._protocol.queued_messages, len(data))
         self._write_socket()
         has_all = len(data) < _READ_SIZE

@@ -7,6 +7,7 @@ ClientError
     NotConnectedError        ... or is not established yet
     ProtocolError            ... because the peer sent bytes that are not the amps protocol
     GaveUpError              ... and no server can be reached any more (also a ConnectError)
+  SlowStreamError            more messages wait in a stream than it may have
   TimedOutError              no answer in time                                    TimeoutError
     PublishStoreFullError    ... or no room for another message in the publish store
   CredentialsError           no credentials are available, or the server failed to authenticate
@@ -78,6 +79,10 @@ class TlsFileError(ClientError, ValueError):
 
 class StoreError(ClientError, OSError):
     """The file of a publish store or bookmark store cannot be read, written or locked."""
+
+
+class SlowStreamError(ClientError):
+    """More messages than `max_waiting` waited in a stream, so that its subscription has ended."""
 
 
 class EncodeError(ClientError, ValueError):

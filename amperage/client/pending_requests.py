@@ -28,6 +28,8 @@ class StreamInbox:
         ack_rules: the rules for acknowledging queue messages.
         backlog: the maximum number of unacknowledged queue messages; None if the subscription is
             not to a queue.
+        max_waiting: the number of waiting messages above which the subscription ends; None for no
+            limit of its own.
         redelivery: the state of queue messages that may be delivered again.
         is_ended: no more messages will arrive.
         error: the reason for an unexpected end; None for an expected one.
@@ -41,6 +43,7 @@ class StreamInbox:
         "error",
         "id",
         "is_ended",
+        "max_waiting",
         "messages",
         "on_done",
         "opening_request",
@@ -56,6 +59,7 @@ class StreamInbox:
         self.on_done: Callable[[str], None] | None = None
         self.ack_rules = AckRules()
         self.backlog: int | None = None
+        self.max_waiting: int | None = None
         self.redelivery = Redelivery()
         self.is_ended = False
         self.error: ClientError | None = None
@@ -65,6 +69,11 @@ class StreamInbox:
         """The number of messages that wait to be taken."""
         # Another thread may take a block meanwhile.
         return len(self.messages) + sum(map(len, list(self.blocks or ())))
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether more messages wait than the subscription may have."""
+        return self.max_waiting is not None and len(self.messages) > self.max_waiting
 
     def use_blocks(self) -> None:
         """Start to buffer messages as blocks."""

@@ -33,6 +33,7 @@ from amperage.client.errors import (
     ConnectionLostError,
     NotConnectedError,
     ProtocolError,
+    SlowStreamError,
     command_error,
     copy_error,
 )
@@ -115,6 +116,21 @@ class ClientProtocol(PublishCommands):
     def queued_messages(self) -> int:
         """The number of messages that wait to be taken, in all inboxes."""
         return sum(inbox.message_count for inbox in self._inboxes.values())
+
+    def end_slow_streams(self) -> None:
+        """End each subscription with more waiting messages than it may have."""
+        for inbox in [inbox for inbox in self._inboxes.values() if inbox.is_too_slow]:
+            last = inbox.messages[-1].bookmark if inbox.messages else None
+            place = f"; the last one has the bookmark {last}" if last else ""
+            error = SlowStreamError(
+                f"the subscription {inbox.id} has ended: more than {inbox.max_waiting} messages"
+                f" (max_waiting) waited to be taken{place}"
+            )
+            self._close_inbox(inbox.id, error)
+            self._send(
+                Header(command="unsubscribe", sub_id=inbox.id, query_id=inbox.id),
+                awaited=("processed",),
+            )
 
     def deliver_as_blocks(self, request: PendingRequest) -> PendingRequest:
         """Deliver the messages of a command as blocks. Call this at once after the command.

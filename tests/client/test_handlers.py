@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from amperage.client import (
+    NOW,
     AsyncHAClient,
     ConnectionLostError,
     Message,
     MessagesRefusedError,
     NotConnectedError,
+    SlowStreamError,
     TimedOutError,
 )
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
@@ -31,7 +33,7 @@ server = module_server(
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
-  <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>^(jobs|logged)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
 )
@@ -176,6 +178,57 @@ def test_a_stream_without_a_handler_cannot_be_joined(
         wrong: Any = "no function"
         with pytest.raises(TypeError, match="on_message: expected a"):
             await client.subscribe("t", on_message=wrong)
+
+    run(connect, server, scenario)
+
+
+def test_a_stream_that_is_not_read_ends_and_others_go_on(
+    connect: Connect, server: RunningServer
+) -> None:
+    async def scenario(client: AsyncHAClient) -> None:
+        topic, total = "logged", 10_000
+        slow = await client.subscribe(
+            topic, sub_id="slow", bookmark=NOW, filter="/n >= 0", max_waiting=100
+        )
+        other = await client.subscribe(topic, filter="/n >= 0", max_waiting=total)
+        handled: list[bytes] = []
+        await client.subscribe(topic, on_message=lambda it: handled.append(it.body))
+        bodies = [b'{"n": %d}' % number for number in range(total)]
+        await client.publish_all(topic, bodies)
+        await client.flush()
+        assert client.statistics.streams == 2
+        received: list[bytes] = []
+        while len(received) < total:
+            received += [message.body for message in await other.batch(WAIT_SECONDS)]
+        assert received == bodies
+        taken: list[Message] = []
+        with pytest.raises(SlowStreamError, match=r"slow has ended: more than 100 messages") as it:
+            await _take_all(slow, taken)
+        assert 100 < len(taken) < total, "bounded by the limit and one read"
+        assert [message.body for message in taken] == bodies[: len(taken)]
+        assert str(taken[-1].bookmark) in str(it.value)
+        rest = await client.subscribe(topic, sub_id="slow", bookmark=str(taken[-1].bookmark))
+        message = await rest.next(WAIT_SECONDS)
+        assert message is not None
+        assert message.body == bodies[len(taken)]
+
+    run(connect, server, scenario)
+
+
+async def _take_all(stream: Any, taken: list[Message]) -> None:
+    async for message in stream:
+        taken.append(message)  # noqa: PERF401 - what was taken before it raises counts
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"), [(0, ValueError), (-1, ValueError), ("5", TypeError), (True, TypeError)]
+)
+def test_a_limit_is_a_number(
+    connect: Connect, server: RunningServer, limit: Any, error: type[Exception]
+) -> None:
+    async def scenario(client: AsyncHAClient) -> None:
+        with pytest.raises(error, match="max_waiting: expected"):
+            await client.subscribe("t", max_waiting=limit)
 
     run(connect, server, scenario)
 
