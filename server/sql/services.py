@@ -53,8 +53,9 @@ class SqlServices:
         self._cancel_functions: dict[CancelKey, Callable[[], None]] = {}
 
     def close(self) -> None:
-        """End the query processes."""
+        """End the query processes, and drop the segments of tables."""
         self.query_engine.close()
+        self.tables.segments.close()
 
     def add_cancel_key(self, key: CancelKey, cancel: Callable[[], None]) -> None:
         """Register the function that cancels the statement of a connection."""

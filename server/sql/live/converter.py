@@ -16,8 +16,8 @@ from server.sql.postgres.types import ResultColumn
 from server.sql.query.tables import SqlType
 from server.sql.tables.arrow_columns import common_type, to_text, type_of_values, values_array
 from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.errors import MisfitError
 from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
-from server.sql.tables.row_conversion import MisfitError
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from server.sql.live.feed import LiveFeed, LiveWait
-from server.sql.tables.errors import ColumnsWidenedError
-from server.sql.tables.row_conversion import MisfitError
+from server.sql.tables.errors import ColumnsWidenedError, MisfitError
 
 if TYPE_CHECKING:
     import pyarrow as pa

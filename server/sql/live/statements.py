@@ -33,10 +33,9 @@ from server.sql.query.errors import (
 from server.sql.query.statement import StatementKind
 from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import Metadata, body_column
-from server.sql.tables.errors import ColumnsWidenedError
+from server.sql.tables.errors import ColumnsWidenedError, MisfitError
 from server.sql.tables.history_rows import EntryFilter
 from server.sql.tables.record_test import make_record_test
-from server.sql.tables.row_conversion import MisfitError
 from server.storage.journal import JournalTopic
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.subscriptions.delivery.presentation import SelectList

@@ -86,3 +86,7 @@ class DuckDbError(Exception):
     def __init__(self, kinds: tuple[str, ...], text: str) -> None:
         super().__init__(text)
         self.kinds = kinds
+
+
+class NotAtOnceError(Exception):
+    """A statement has to wait for something, so that it needs a thread of its own."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,8 +25,15 @@ import pyarrow as pa
 
 from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.duckdb_functions import ALLOWED, FUNCTION_NAMES
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, OUT_OF_MEMORY, DuckDbError, SqlError
+from server.sql.query.errors import (
+    FEATURE_NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    DuckDbError,
+    NotAtOnceError,
+    SqlError,
+)
 from server.sql.query.explain import TimedScan, counts_of, explain_lines
+from server.sql.query.kept_plans import KeptPlans
 from server.sql.query.live_evaluation import LiveEvaluation, NumberedTables, with_row_number
 from server.sql.query.live_terms import (
     LivePlan,
@@ -51,7 +59,12 @@ from server.sql.query.results import (
     show_columns,
 )
 from server.sql.query.rewrite import fold_identifiers
-from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, ScanOnlyPlan, ScanOnlyPlans
+from server.sql.query.scan_only_plan import (
+    MAX_RESULT_BYTES,
+    ScanOnlyPlan,
+    ScanOnlyPlans,
+    size_of_texts,
+)
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind, parse
 from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table, TableSource
@@ -94,6 +107,7 @@ class QueryEngine:
         self._catalogue_lock = threading.Lock()
         self._catalogues: list[PgCatalog] = []
         self._scan_only_plans = ScanOnlyPlans()
+        self._kept_plans = KeptPlans()
         self._parsed_texts = LruCache[str, list[Statement]](_MAX_PARSED_TEXTS)
 
     def parse(self, text: str) -> list[Statement]:
@@ -105,6 +119,22 @@ class QueryEngine:
             if is_query and len(text) <= _MAX_PARSED_LENGTH:
                 self._parsed_texts.put(text, statements)
         return statements
+
+    def known_statement(self, text: str) -> Statement | None:
+        """Return the only statement of a text that has been parsed before; else None."""
+        statements = self._parsed_texts.get(text)
+        return statements[0] if statements is not None and len(statements) == 1 else None
+
+    def is_point_query(self, statement: Statement, oids: Sequence[int], user: str) -> bool:
+        """Return whether a statement is known to read a few records only.
+
+        Args:
+            statement: the statement.
+            oids: the types of parameters that the client asks for.
+            user: the user.
+        """
+        is_query = statement.kind is StatementKind.SELECT
+        return is_query and self._scan_only_plans.is_point_query(statement, oids, user)
 
     def close(self) -> None:
         """End all processes; queries in progress fail."""
@@ -134,6 +164,8 @@ class QueryEngine:
         session: SqlSession,
         parameter_oids: Sequence[int] = (),
         cancellation: Cancellation | None = None,
+        *,
+        at_once: bool = False,
     ) -> Description:
         """Return the types of a statement's parameters and result, without executing it.
 
@@ -143,8 +175,10 @@ class QueryEngine:
             session: the client's session.
             parameter_oids: the types that the client asks for; 0 where it leaves the choice.
             cancellation: cancels the description.
+            at_once: whether the description must not wait for a process.
 
         Raises:
+            NotAtOnceError: the description would have to wait.
             SqlError: the statement is wrong.
         """
         if statement.kind is StatementKind.SHOW:
@@ -157,6 +191,8 @@ class QueryEngine:
             description = scan_only.describe()
             if description is not None:
                 return description
+        if at_once:
+            raise NotAtOnceError
         plan = self._plan(statement, source, session, cancellation, parameter_oids)
         if statement.kind is StatementKind.EXPLAIN:
             return Description(plan.parameter_oids, EXPLAIN_COLUMNS, tuple(plan.warnings))
@@ -195,6 +231,7 @@ class QueryEngine:
         parameter_oids: Sequence[int] = (),
         cancellation: Cancellation | None = None,
         pushdown: bool = True,
+        at_once: bool = False,
     ) -> QueryResult:
         """Execute a query: SELECT, EXPLAIN, SHOW, and the queries of COPY and DECLARE.
 
@@ -207,8 +244,10 @@ class QueryEngine:
             parameter_oids: the types that the client asked for.
             cancellation: cancels the query.
             pushdown: False scans whole tables, to compare results in tests.
+            at_once: whether the query must not wait for a process.
 
         Raises:
+            NotAtOnceError: the query would have to wait.
             SqlError: the statement is wrong, or fails before its first row.
         """
         cancellation = cancellation or Cancellation()
@@ -219,25 +258,27 @@ class QueryEngine:
         scanned: dict[ScanRequest, ScanResult] = {}
         if pushdown and statement.kind is not StatementKind.EXPLAIN:
             scan_only = self._scan_only_plan(statement, source, session, parameter_oids)
-            result = None
             if scan_only is not None:
-                timeout_s = _timeout_s(session, self.limits)
-                timer = _start_timer(timeout_s, started_s, cancellation)
-                try:
+                with _time_limit(session, self.limits, started_s, cancellation):
                     result = self._scan_only(scan_only, source, parameters, cancellation, scanned)
-                finally:
-                    if timer is not None:
-                        timer.cancel()
-            if result is not None:
-                return result
-        plan = self._plan(statement, source, session, cancellation, parameter_oids, parameters)
-        plan.check_parameter_count()
-        cancellation.check()
+                if result is not None:
+                    return result
+        if at_once:
+            raise NotAtOnceError
         is_explain = statement.kind is StatementKind.EXPLAIN
         is_executed = not is_explain or "ANALYZE" in statement.options
-        if not is_executed:  # for the errors that the query would have
-            self._result_columns(plan, session.user, cancellation)
-        plan.plan_scans(is_enabled=pushdown)
+        may_keep = pushdown and statement.kind is StatementKind.SELECT
+        tables = source.tables() if may_keep else ()
+        plan = self._kept_plans.find(statement, tables, session.user)
+        if plan is None:
+            plan = self._plan(statement, source, session, cancellation, parameter_oids, parameters)
+            plan.check_parameter_count()
+            cancellation.check()
+            if not is_executed:  # for the errors that the query would have
+                self._result_columns(plan, session.user, cancellation)
+            plan.plan_scans(is_enabled=pushdown)
+            if may_keep:
+                self._kept_plans.keep(statement, session.user, plan)
         cancellation.check()
         if not is_executed:
             lines = explain_lines([TimedScan(scan) for scan in plan.scans], None, None)
@@ -291,7 +332,7 @@ class QueryEngine:
                 raise
             cancellation.check()
             data = result.data
-            if not isinstance(data, pa.Table) or data.nbytes > MAX_RESULT_BYTES:
+            if not isinstance(data, pa.Table) or size_of_texts(data) > MAX_RESULT_BYTES:
                 scanned[request._replace(max_bytes=None)] = result
                 return None
             data = plan.select_rows(data, scan)
@@ -488,7 +529,11 @@ class _QueryRun:
         """Scan the tables; return the query for DuckDB."""
         tables = self._plan.tables(self._scan(source))
         return QueryText(
-            self._plan.sql(), self._plan.values(), tables, limits.batch_rows, self._session.notify
+            self._plan.final_sql,
+            self._plan.values(),
+            tables,
+            limits.batch_rows,
+            self._session.notify,
         )
 
     def _scan(self, source: TableSource) -> dict[ScanRequest, ScanResult]:
@@ -555,6 +600,19 @@ def _start_timer(
     timer.daemon = True
     timer.start()
     return timer
+
+
+@contextmanager
+def _time_limit(
+    session: SqlSession, limits: QueryLimits, started_s: float, cancellation: Cancellation
+) -> Iterator[None]:
+    """Cancel a statement if its time is over within; see `_start_timer`."""
+    timer = _start_timer(_timeout_s(session, limits), started_s, cancellation)
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _until_cancelled(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -222,6 +223,11 @@ class QueryPlan:
         """Return the tables by their names in DuckDB, without rows, to describe the result."""
         return {name: _empty(relation) for relation, name in self.names.items()}
 
+    @cached_property
+    def final_sql(self) -> str:
+        """The text for DuckDB, once the scans are planned."""
+        return self.sql()
+
     def sql(self, *, as_null: bool = False) -> str:
         """Return the text for DuckDB; with NULLs for parameters, to describe the result."""
         tree = self.tree.copy()
@@ -262,7 +268,7 @@ class QueryPlan:
 
     def values(self) -> dict[str, object]:
         """Return the values of the parameters that the text has."""
-        return self._values_in(self.tree)
+        return self._values_in(self.tree) if self._parameters else {}
 
     def _values_in(self, tree: exp.Expr) -> dict[str, object]:
         used = {int(node.this.name) for node in tree.find_all(exp.Parameter)}

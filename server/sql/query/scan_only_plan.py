@@ -17,7 +17,7 @@ the same columns. It contains no entitlement: the scan applies that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -51,10 +51,11 @@ _MAX_PLANS: Final = 256
 _MAX_TEXT_LENGTH: Final = 2_000
 """Characters of a statement, beyond which its plan is not kept."""
 
-_KINDS: Final = frozenset(
+KINDS: Final = frozenset(
     {TableKind.TOPIC, TableKind.VIEW, TableKind.CONFLATED, TableKind.QUEUE}
 )  # others are streams, or have an order of time
-_NODES: Final = frozenset(
+"""The kinds of tables that are scanned."""
+PLAIN_NODES: Final = frozenset(
     {
         *(exp.Select, exp.From, exp.Table, exp.TableAlias, exp.Alias, exp.Identifier, exp.Column),
         *(exp.Star, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Parameter, exp.Where),
@@ -62,6 +63,8 @@ _NODES: Final = frozenset(
         *(exp.In, exp.Between, exp.Is, exp.Like, exp.Limit, exp.Offset, exp.Cast, exp.DataType),
     }
 )
+"""The kinds of nodes of queries that a scan answers."""
+
 _CAST_TYPES: Final = frozenset(
     {
         *(exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.BOOLEAN, exp.DType.SMALLINT),
@@ -105,6 +108,9 @@ class ScanOnlyPlan:
         outputs: the columns of the table, and constants, that it returns.
         names: the names of the result's columns.
         parameter_oids: the types of its parameters.
+
+    Attributes:
+        is_point_query: whether it reads no table, or probably the record of a key only.
     """
 
     def __init__(
@@ -132,6 +138,7 @@ class ScanOnlyPlan:
             for name, type_ in zip(names, types, strict=True)
         )
         self._wanted: Final = {output for output in outputs if isinstance(output, str)}
+        self.is_point_query: Final = self._table is None or _names_key(tree, self._table)
 
     def is_of(self, tables: Sequence[Table]) -> bool:
         """Return whether the name of the table still means it, with the same columns."""
@@ -169,6 +176,7 @@ class ScanOnlyPlan:
 
     def select_rows(self, data: pa.Table, scan: ExactScan) -> pa.Table:
         """Return the rows of a scan that pass all conditions."""
+        data = _decoded(data)
         if not scan.texts:  # the scan has kept to the limit
             return data
         for name, texts in scan.texts:
@@ -217,6 +225,11 @@ class ScanOnlyPlans:
     def __init__(self) -> None:
         self._plans: Final = LruCache[tuple[int, tuple[int, ...], str], _KeptPlan](_MAX_PLANS)
 
+    def is_point_query(self, statement: Statement, oids: Sequence[int], user: str) -> bool:
+        """Return whether a statement has a plan, by which it reads few records; see `find`."""
+        kept = self._plans.get((id(statement.tree), tuple(oids), user))
+        return kept is not None and kept.plan.is_point_query
+
     def find(
         self, statement: Statement, tables: Sequence[Table], oids: Sequence[int], user: str
     ) -> ScanOnlyPlan | None:
@@ -247,7 +260,7 @@ def make_plan(
     """Return the plan of a query; None if it needs DuckDB, or is wrong."""
     if not isinstance(tree, exp.Select) or not _has_only(tree, _SELECT_PARTS):
         return None
-    if any(not _is_plain(node) for node in tree.walk()):
+    if any(not is_plain(node) for node in tree.walk()):
         return None
     tree = tree.copy()
     fold_identifiers(tree)
@@ -270,9 +283,14 @@ def make_plan(
     return ScanOnlyPlan(tree, reference, outputs, names, oids)
 
 
-def _is_plain(node: exp.Expr) -> bool:
-    """Return whether a node means the same for every user and session."""
-    if type(node) not in _NODES:
+def is_plain(node: exp.Expr, kinds: Set[type[exp.Expr]] = PLAIN_NODES) -> bool:
+    """Return whether a node means the same for every user and session.
+
+    Args:
+        node: the node.
+        kinds: the kinds of nodes of which all that have no names do so.
+    """
+    if type(node) not in kinds:
         return False
     match node:
         case exp.Column():
@@ -293,6 +311,20 @@ def _is_plain(node: exp.Expr) -> bool:
             return True
 
 
+def _names_key(tree: exp.Select, table: Table) -> bool:
+    """Return whether conditions give the values of all columns of a table's key."""
+    where = tree.args.get("where")
+    terms = [where.this] if where is not None else []
+    named: set[str] = set()
+    while terms:
+        term = terms.pop()
+        if isinstance(term, exp.Paren | exp.And):
+            terms += [term.this, *([term.expression] if isinstance(term, exp.And) else [])]
+        elif isinstance(term, exp.EQ):
+            named.update(one.name for one in term.find_all(exp.Column))
+    return bool(table.key) and named.issuperset(table.key)
+
+
 def _has_only(node: exp.Expr, parts: frozenset[str] | set[str]) -> bool:
     return all(name in parts for name, value in node.args.items() if value)
 
@@ -302,7 +334,7 @@ def _reference(node: exp.Expr, tables: Sequence[Table]) -> TableReference | None
     if not isinstance(node, exp.Table):
         return None
     table = find_table(tables, node.db or None, node.name)
-    if table is None or table.kind not in _KINDS:
+    if table is None or table.kind not in KINDS:
         return None
     relation = relation_of(table)
     if any(column.physical != column.name for column in relation.columns):
@@ -376,3 +408,24 @@ def _one_array(data: pa.Table | None, name: str, start: int, rows: int) -> pa.Ar
     assert data is not None  # noqa: S101 - it has the columns
     column = data.column(name).slice(start, rows)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def size_of_texts(data: pa.Table) -> int:
+    """Return the size of rows in bytes, with dictionaries of texts as texts."""
+    return sum(_size_of_texts(chunk) for column in data.columns for chunk in column.chunks)
+
+
+def _size_of_texts(array: pa.Array) -> int:
+    if not isinstance(array, pa.DictionaryArray):
+        return int(array.nbytes)
+    lengths = pc.binary_length(array.dictionary).take(array.indices)
+    return int(array.indices.nbytes) + int(pc.sum(lengths).as_py() or 0)
+
+
+def _decoded(data: pa.Table) -> pa.Table:
+    """Return rows with dictionaries of texts as texts."""
+    for number, field in enumerate(data.schema):
+        if pa.types.is_dictionary(field.type):
+            texts = data.column(number).cast(field.type.value_type)
+            data = data.set_column(number, field.name, texts)
+    return data

@@ -17,11 +17,14 @@ import pyarrow as pa
 
 from server.expressions.backends.columns import NumberColumn, TextColumn
 from server.sql.query.tables import SqlType
+from server.sql.tables.errors import MisfitError
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from server.expressions.backends.columns import Column
     from server.message_types.base import Value
+    from server.message_types.paths import Path
+    from server.sql.tables.columns import FieldColumn
 
 _BIGINT: Final = range(-(2**63), 2**63)
 _TYPE_OF_CLASS: Final = {
@@ -69,6 +72,24 @@ def type_of_column(column: Column) -> SqlType | None:
             return None
         return SqlType.BIGINT if column.values.dtype == np.int64 else SqlType.DOUBLE
     return type_of_values(column.values)
+
+
+def check_types(found: Iterable[tuple[FieldColumn, SqlType | None]]) -> None:
+    """Check the types of values that columns have.
+
+    Args:
+        found: columns, and the narrowest types that hold some of their values; None for NULL only.
+
+    Raises:
+        MisfitError: a value does not fit the type of its column.
+    """
+    misfits: dict[Path, SqlType] = {}
+    for (column, path), kind in found:
+        wider = common_type(misfits.get(path, column.type), kind)
+        if wider is not None and wider is not column.type:
+            misfits[path] = wider
+    if misfits:
+        raise MisfitError(misfits)
 
 
 def to_arrow(column: Column, sql_type: SqlType) -> pa.Array:

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from config_schema.table_names import table_names
 from server.expressions import ExpressionError
+from server.expressions.tree import paths
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
 from server.sql.engine_thread import post_call, wait_for_engine
+from server.sql.query.errors import NotAtOnceError
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
 from server.sql.statement_threads import blocking_wait
 from server.sql.tables.columns import (
@@ -34,6 +36,7 @@ from server.sql.tables.columns import (
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
+    MisfitError,
     TableGoneError,
 )
 from server.sql.tables.history_table import (
@@ -43,8 +46,9 @@ from server.sql.tables.history_table import (
 from server.sql.tables.instance_tables import InstanceTables, SessionTopic, SourceColumns
 from server.sql.tables.key_filter import with_key_texts
 from server.sql.tables.past_states import check_history, find_point
-from server.sql.tables.row_conversion import MisfitError, to_arrow_table
-from server.sql.tables.scan import ScanPlan, TopicScan
+from server.sql.tables.queue_table import QueueSource
+from server.sql.tables.row_conversion import to_arrow_table
+from server.sql.tables.scan import ScanPlan, TopicMisfitError, TopicScan
 from server.sql.tables.statistics_table import (
     NO_STATISTICS,
     SessionStatistics,
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from server.sql.query.tables import AsOf, Column, ScanRequest
     from server.sql.tables.history_stream import HistoryStream
     from server.sql.tables.row_chunk import RowChunk
+    from server.sql.tables.segment_cache import TopicSegments
     from server.storage.sow.history import HistoryPoint
     from server.topics.record_source import RecordSource
 
@@ -99,6 +104,9 @@ class SessionTables:
         post: schedules a call on the engine's thread.
         max_bytes: the maximum memory of the rows of a scan.
         statistics: decides who may see statistics.
+
+    Attributes:
+        at_once: whether the engine's thread itself asks, so that nothing may wait.
     """
 
     def __init__(
@@ -129,17 +137,21 @@ class SessionTables:
         self._listed: _ListedTables | None = None
         self._running: TopicScan | None = None
         self._is_cancelled = False
+        self.at_once = False
 
     def tables(self) -> Sequence[Table]:
-        """See `TableSource.tables`. Called on a worker thread.
+        """See `TableSource.tables`. Called on a worker thread, unless it is to be `at_once`.
 
         Raises:
+            NotAtOnceError: the tables have to be listed.
             ScanError: the instance is stopping, or is too busy.
         """
         now = self._instance_tables.engine.scheduler.elapsed()
         listed = self._listed
         if listed is not None and now - listed.at_s < _LIST_LIFETIME_S:
             return listed.tables
+        if self.at_once:
+            raise NotAtOnceError
         self._history.discover()
         listed_topics = self._wait(self._list_topics)
         visible = [one for one in listed_topics if isinstance(one, VisibleTopic)]
@@ -152,15 +164,20 @@ class SessionTables:
         return tables
 
     def scan(self, requests: Sequence[ScanRequest]) -> Sequence[ScanResult]:
-        """See `TableSource.scan`. Called on a worker thread.
+        """See `TableSource.scan`. Called on a worker thread, unless it is to be `at_once`.
 
         Raises:
             ColumnsWidenedError: a column has values of another type than its table says.
+            NotAtOnceError: there is too much to read.
             ScanError: the scan has failed, or was cancelled.
         """
+        if self.at_once:
+            return self._scan_at_once(requests)
         engine = self._instance_tables.engine
         scan_and_plans: Future[tuple[TopicScan, Sequence[ScanPlan]]] = Future()
         streams: dict[ScanRequest, HistoryStream] = {}
+        limits = [request.max_bytes or self._max_bytes for request in requests]
+        max_bytes = min(limits, default=self._max_bytes)
         points = {
             as_of: find_point(engine, self._session.number, as_of, partial(post_call, self._post))
             for as_of in {request.as_of for request in requests}
@@ -179,12 +196,8 @@ class SessionTables:
                     for request in requests
                     if request.table.kind not in _NO_RECORDS
                 ]
-                limits = [request.max_bytes or self._max_bytes for request in requests]
                 scan = TopicScan(
-                    plans,
-                    self._session.client_name,
-                    min(limits, default=self._max_bytes),
-                    engine.scheduler.elapsed,
+                    plans, self._session.client_name, max_bytes, engine.scheduler.elapsed
                 )
                 self._running = scan
                 scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))
@@ -199,7 +212,7 @@ class SessionTables:
             results = dict(
                 zip(
                     (one for one in requests if one.table.kind not in _NO_RECORDS),
-                    self._finish_scan(scan, plans),
+                    self._finish_scan(scan, plans, max_bytes),
                     strict=True,
                 )
             )
@@ -215,26 +228,45 @@ class SessionTables:
             raise
         return [results[request] for request in requests]
 
-    def _finish_scan(self, scan: TopicScan, plans: Sequence[ScanPlan]) -> Sequence[ScanResult]:
+    def _scan_at_once(self, requests: Sequence[ScanRequest]) -> Sequence[ScanResult]:
+        """Return the few records of one request."""
+        (request,) = requests
+        engine = self._instance_tables.engine
+        plans = [self._make_plan(request, {})]
+        max_bytes = request.max_bytes or self._max_bytes
+        scan = TopicScan(plans, self._session.client_name, max_bytes, engine.scheduler.elapsed)
+        if not scan.run_at_once(to_nanoseconds(engine.clock.now())):
+            raise NotAtOnceError
+        return self._finish_scan(scan, plans, max_bytes)
+
+    def _finish_scan(
+        self, scan: TopicScan, plans: Sequence[ScanPlan], max_bytes: int
+    ) -> Sequence[ScanResult]:
         """Wait for a scan, and convert its rows."""
         if self._is_cancelled:
             scan.cancel()
         try:
             with blocking_wait():
                 rows = scan.rows.result()
+        except TopicMisfitError as error:
+            raise self._widened(error.plan, error.misfit) from None
         finally:
             self._running = None
         results: list[ScanResult] = []
         for plan, table_rows in zip(plans, rows, strict=True):
             try:
-                data = to_arrow_table(plan, table_rows.chunks)
+                data = to_arrow_table(plan, table_rows.chunks, max_bytes)
             except MisfitError as misfit:
-                self.widen(plan.topic_columns, misfit)
-                raise ColumnsWidenedError(
-                    f"columns of {plan.source.name} have got values of another type meanwhile"
-                ) from None
+                raise self._widened(plan, misfit) from None
             results.append(ScanResult(data, table_rows.records_scanned))
         return results
+
+    def _widened(self, plan: ScanPlan, misfit: MisfitError) -> ColumnsWidenedError:
+        """Widen the columns of a topic; return the error of the scan."""
+        self.widen(plan.topic_columns, misfit)
+        return ColumnsWidenedError(
+            f"columns of {plan.source.name} have got values of another type meanwhile"
+        )
 
     def scan_live(
         self,
@@ -279,7 +311,7 @@ class SessionTables:
                     body = body_column(plan.source.table.message_type)
                     outputs = tuple(dict.fromkeys((*shown, *metadata, body)))
                     scan = self._running = TopicScan(
-                        [plan._replace(outputs=outputs)],
+                        [plan._replace(outputs=outputs, tested=(), segments=None)],
                         self._session.client_name,
                         self._max_bytes,
                         engine.scheduler.elapsed,
@@ -453,6 +485,11 @@ class SessionTables:
         if topic is None or permit is None or permit.filter_text != topic.permit.filter_text:
             raise TableGoneError(f'relation "{table.schema}.{table.name}" does not exist')
         types = {column.name: column for column in table.columns}
+        fields = {
+            output.path: FieldColumn(types[name], output.path)
+            for name, output in topic.outputs.items()
+            if isinstance(output, FieldColumn) and name in types
+        }
         outputs: list[FieldColumn | Metadata] = []
         for name in request.columns:
             output = topic.outputs.get(name)
@@ -474,14 +511,12 @@ class SessionTables:
                 requested = with_key_texts(
                     engine.filter_parser.parse(request.filter),
                     topic.source.table,
-                    {
-                        output.path: types[name].type
-                        for name, output in topic.outputs.items()
-                        if isinstance(output, FieldColumn) and name in types
-                    },
+                    {path: field.column.type for path, field in fields.items()},
                 )
             except ExpressionError as error:
                 raise InvalidFilterError(str(error)) from None
+        tested_paths = () if requested is None else paths(requested)
+        tested = [fields[path] for path in tested_paths if path in fields]
         permitted = None
         if permit.select is not None and {Metadata.BODY, Metadata.BINARY_BODY} & {
             output for output in outputs if isinstance(output, Metadata)
@@ -501,7 +536,19 @@ class SessionTables:
             permitted,
             permit.filter is not None,
             point,
+            tested,
+            self._segments(topic.source, permit),
         )
+
+    def _segments(self, source: RecordSource, permit: Permit) -> TopicSegments | None:
+        """Return the segments of a topic for a user.
+
+        Returns:
+            None if the user may not see all records: their values would be found in the columns.
+        """
+        if permit.filter is not None or isinstance(source, QueueSource):
+            return None
+        return self._instance_tables.segments.topic(source.table)
 
 
 class _CollectTask(Generic[_ResultT]):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     INTERNAL_ERROR,
@@ -11,6 +14,10 @@ from server.sql.query.errors import (
     UNDEFINED_TABLE,
     SqlError,
 )
+
+if TYPE_CHECKING:
+    from server.message_types.paths import Path
+    from server.sql.query.tables import SqlType
 
 
 class ScanError(SqlError):
@@ -38,6 +45,13 @@ class ScanTooLargeError(ScanError):
     code = OUT_OF_MEMORY
 
 
+def records_too_large(max_bytes: int) -> ScanTooLargeError:
+    """Return the error of a scan of more than some bytes."""
+    return ScanTooLargeError(
+        f"the records that the query reads take more than {max_bytes >> 20} MB"
+    )
+
+
 class ColumnsWidenedError(ScanError):
     """A column has values of another type than its table said; the table has that type now.
 
@@ -62,3 +76,15 @@ class UnknownBookmarkError(ScanError):
     """The log has no message with a bookmark."""
 
     code = INVALID_PARAMETER_VALUE
+
+
+class MisfitError(Exception):
+    """Columns have values of other types than they should have.
+
+    Attributes:
+        types: the types that hold the values.
+    """
+
+    def __init__(self, types: Mapping[Path, SqlType]) -> None:
+        super().__init__("columns have values of other types")
+        self.types = types

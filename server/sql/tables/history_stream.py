@@ -15,12 +15,12 @@ from server.sql.tables.columns import FieldColumn, Metadata
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
+    MisfitError,
     ScanCancelledError,
     ScanError,
     UnknownBookmarkError,
 )
 from server.sql.tables.history_rows import EntryFilter, EntryRows
-from server.sql.tables.row_conversion import MisfitError
 from server.storage.journal import (
     MESSAGES,
     JournalEntryKind,

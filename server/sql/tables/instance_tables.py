@@ -10,6 +10,7 @@ from server.sql.query.tables import Table, TableKind
 from server.sql.tables.columns import FieldColumn, Metadata, TopicColumns
 from server.sql.tables.history_table import InstanceHistory
 from server.sql.tables.queue_table import QueueColumns, QueueSource
+from server.sql.tables.segment_cache import SegmentCache
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.conflated_topic import ConflatedTopic
 from server.topics.view_topic import View
@@ -59,10 +60,12 @@ class InstanceTables:
     Attributes:
         engine: the engine.
         history: the topics of the transaction log.
+        segments: the segments that are kept for further queries.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Final = engine
+        self.segments: Final = SegmentCache()
         self._column_sets: Final = LruCache[tuple[int, str, str], SourceColumns](_MAX_COLUMN_SETS)
         self.history: Final = InstanceHistory(engine)
         self._sources: list[tuple[RecordSource, TableKind]] = []

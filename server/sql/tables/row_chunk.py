@@ -14,15 +14,32 @@ if TYPE_CHECKING:
     from server.sql.tables.columns import Metadata
 
 
+class SegmentRows(NamedTuple):
+    """Rows of a segment: see `column_segments`.
+
+    Attributes:
+        number: the number of the segment.
+        length: the number of its rows.
+        columns: for each field that is read or tested, the columns of the blocks.
+        mask: the mask of the rows to test; None for all.
+    """
+
+    number: int
+    length: int
+    columns: Sequence[Sequence[Column]]
+    mask: NDArray[np.bool_] | None
+
+
 class RowChunk(NamedTuple):
     """Some rows of a scan.
 
     Attributes:
-        row_count: the number of rows.
+        row_count: the number of rows; of a segment those to test.
         columns: the columns of the requested fields, perhaps with other rows.
         offsets: the rows of the columns; None for all.
         bodies: the bodies to read the fields from, where there are no columns.
         metadata: the requested metadata.
+        segment: rows that are still to be tested by the filter; with nothing of the above.
     """
 
     row_count: int
@@ -30,3 +47,4 @@ class RowChunk(NamedTuple):
     offsets: NDArray[np.intp] | None = None
     bodies: Sequence[bytes] | None = None
     metadata: Mapping[Metadata, pa.Array] | None = None
+    segment: SegmentRows | None = None

@@ -14,7 +14,9 @@ from server.message_types.bulk import BulkMessageType, bulk_extractor, join
 from server.sql.query.tables import SqlType
 from server.sql.tables.arrow_columns import common_type, to_arrow, to_text, type_of_column
 from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.errors import MisfitError
 from server.sql.tables.row_chunk import RowChunk
+from server.sql.tables.segment_rows import select_rows, with_one_type
 
 if TYPE_CHECKING:
     from server.expressions.backends.columns import Column
@@ -31,44 +33,48 @@ _MIN_CHUNK_ROWS: Final = 1024
 readers of the table."""
 
 
-class MisfitError(Exception):
-    """Columns have values of other types than they should have.
+def to_arrow_table(plan: ScanPlan, chunks: Sequence[RowChunk], max_bytes: int) -> pa.Table:
+    """Return the rows of one table; columns of texts may be dictionaries.
 
-    Attributes:
-        types: the types that hold the values.
-    """
-
-    def __init__(self, types: Mapping[Path, SqlType]) -> None:
-        super().__init__("columns have values of other types")
-        self.types = types
-
-
-def to_arrow_table(plan: ScanPlan, chunks: Sequence[RowChunk]) -> pa.Table:
-    """Return the rows of one table.
+    Args:
+        plan: what is scanned.
+        chunks: the rows.
+        max_bytes: the maximum memory of rows that are selected here.
 
     Raises:
         MisfitError: a value does not fit the type of its column.
+        ScanTooLargeError: the rows take too much memory.
     """
+    fields = [output for output in plan.outputs if isinstance(output, FieldColumn)]
+    segments = [chunk.segment for chunk in chunks if chunk.segment is not None]
+    chunks = [chunk for chunk in chunks if chunk.segment is None]
     count = sum(chunk.row_count for chunk in chunks)
+    field_arrays: dict[Path, list[pa.Array]] = {field.path: [] for field in fields}
+    if segments:
+        selected = select_rows(plan, fields, segments, max_bytes)
+        count += selected.row_count
+        field_arrays = selected.arrays
+    tested = [field for field in plan.tested if field.path not in field_arrays]
+    message_type = plan.source.table.message_type
+    for path, parts in _field_arrays(message_type, [*fields, *tested], chunks).items():
+        field_arrays.setdefault(path, []).extend(parts)
     if not plan.outputs:
         return pa.table({"": pa.nulls(count)}).select([])
-    fields = [output for output in plan.outputs if isinstance(output, FieldColumn)]
-    field_arrays = _field_arrays(plan.source.table.message_type, fields, chunks)
     arrays: list[pa.ChunkedArray] = []
     names: list[str] = []
     for output in plan.outputs:
         if isinstance(output, FieldColumn):
             names.append(output.column.name)
-            arrays.append(
-                pa.chunked_array(field_arrays[output.path], output.column.type.arrow_type)
-            )
+            values = with_one_type(field_arrays[output.path])
+            arrow_type = values[0].type if values else output.column.type.arrow_type
+            arrays.append(pa.chunked_array(values, arrow_type))
         else:
             names.append(output.value.name)
             arrow_type = output.value.type.arrow_type
             parts = [_metadata_array(chunk, output) for chunk in chunks]
             arrays.append(pa.chunked_array(parts, arrow_type))
     table = pa.table(arrays, names=names)
-    is_sparse = count < _MIN_CHUNK_ROWS * len(chunks)
+    is_sparse = count < _MIN_CHUNK_ROWS * (len(segments) + len(chunks))
     return table.combine_chunks() if is_sparse else table
 
 

@@ -5,10 +5,15 @@ snapshots are opened in one step, and the records are read in time slices. A `Qu
 store finds the rows (server/storage/sow/query/query.py). There, only references to columns are
 collected, or bodies where there are no columns; the worker thread parses and converts them.
 
-    fields, no filter      memo indexes, block by block; missing ones are made
-    fields, with a filter  memo indexes of blocks in which many records match, bodies of others
+    fields, no filter      memo indexes; missing ones are made
+    fields, with a filter  memo indexes if all fields have them: the worker thread tests the rows;
+                           else those of blocks in which many records match, bodies of others
     metadata               records, read as for `sow`, and converted at once: very many objects that
                            stay for a while would make garbage collection long
+
+Columns of memo indexes are passed on in segments of several blocks (`column_segments`), which are
+kept for further queries (`segment_cache`). Users with a permitted filter, queries of the past, and
+those with a limit read block by block.
 
 Memo indexes stay in memory, so a table with very many fields does not get them: each scan parses
 its bodies.
@@ -31,26 +36,35 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from server.expressions.regex.budget import TooCostlyError
+from server.expressions.tree import paths
+from server.sql.query.tables import SqlType
+from server.sql.tables.arrow_columns import check_types, type_of_column
+from server.sql.tables.column_segments import SEGMENT_BLOCKS
 from server.sql.tables.columns import FieldColumn, Metadata
 from server.sql.tables.errors import (
     InvalidFilterError,
+    MisfitError,
     ScanCancelledError,
     ScanError,
-    ScanTooLargeError,
+    records_too_large,
 )
 from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
 from server.sql.tables.queue_table import QueueScan, QueueSource
-from server.sql.tables.row_chunk import RowChunk
+from server.sql.tables.row_chunk import RowChunk, SegmentRows
+from server.sql.tables.segment_cache import state_of
+from server.sql.tables.segment_filter import is_supported
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
+    from server.expressions.backends.columns import Column
+    from server.expressions.backends.compile_columns import ColumnFilter
     from server.expressions.tree import Expr
     from server.message_types.paths import Path
     from server.sql.tables.columns import LearnedColumns
+    from server.sql.tables.segment_cache import TopicSegments
     from server.storage.sow.history import HistoryPoint
-    from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import Record
     from server.topics.record_source import RecordSource
     from server.topics.subscriptions.delivery.presentation import SelectList
@@ -67,6 +81,15 @@ _DENSE_ROWS: Final = 256
 
 _WARM_BLOCKS: Final = 2
 """Blocks that are tested in a time slice before its time is looked at."""
+
+_MAX_POINT_RECORDS: Final = 4
+"""Records that are tested without a task."""
+
+_SAMPLED_BLOCKS: Final = 16
+"""Blocks that are looked at to find out whether fields of a table have memo indexes."""
+
+_CANDIDATE_ROWS: Final = 200
+"""Rows that are tested in the time in which a candidate of a hash index is read."""
 
 _RECORD_BATCH_SIZE: Final = 500
 _REDACTION_BATCH_SIZE: Final = 100
@@ -91,6 +114,9 @@ class ScanPlan(NamedTuple):
         permitted: the fields that bodies may have; None for all.
         hides_count: whether the user must not know how many records were tested.
         as_of: the point in the past that is read; None for now.
+        tested: the columns that the requested filter tests; their values have to fit their types,
+            too.
+        segments: the segments of the topic; None if they are not used.
     """
 
     source: RecordSource
@@ -101,6 +127,34 @@ class ScanPlan(NamedTuple):
     permitted: SelectList | None
     hides_count: bool
     as_of: HistoryPoint | None = None
+    tested: Sequence[FieldColumn] = ()
+    segments: TopicSegments | None = None
+
+    @property
+    def read_fields(self) -> tuple[Path, ...]:
+        """The fields with values that have to fit the types of their columns."""
+        outputs = (output for output in self.outputs if isinstance(output, FieldColumn))
+        return tuple(dict.fromkeys(field.path for field in (*outputs, *self.tested)))
+
+    @property
+    def fields(self) -> tuple[Path, ...]:
+        """The fields of the columns, and those that the filter tests."""
+        tested = () if self.filter is None else paths(self.filter)
+        return tuple(dict.fromkeys((*self.read_fields, *tested)))
+
+
+class TopicMisfitError(Exception):
+    """A value of a topic does not fit the type of its column.
+
+    Attributes:
+        plan: the table.
+        misfit: the columns.
+    """
+
+    def __init__(self, plan: ScanPlan, misfit: MisfitError) -> None:
+        super().__init__(str(misfit))
+        self.plan = plan
+        self.misfit = misfit
 
 
 class TableRows(NamedTuple):
@@ -119,34 +173,63 @@ class ColumnQuery(Query):
     """A query that returns columns instead of records.
 
     Args:
-        table: the table to query.
-        filter_: the filter, None for all records.
-        paths: the fields to return.
+        plan: what is scanned.
         metadata: the metadata to return.
-        limit: the maximum number of rows, None for all.
         now: the time, in nanoseconds since 1970.
-        as_of: the point in the past that is queried; None for now.
     """
 
-    def __init__(
-        self,
-        table: RecordTable,
-        filter_: Expr | None,
-        paths: Sequence[Path],
-        metadata: Sequence[Metadata],
-        limit: int | None,
-        now: int,
-        as_of: HistoryPoint | None = None,
-    ) -> None:
-        super().__init__(table, QuerySpec(filter=filter_, as_of=as_of), now)
+    def __init__(self, plan: ScanPlan, metadata: Sequence[Metadata], now: int) -> None:
+        table, fields, limit = plan.source.table, plan.read_fields, plan.limit
+        super().__init__(table, QuerySpec(filter=plan.filter, as_of=plan.as_of), now)
         known = table.memo_indexes.fields
-        self._uses_memo: Final = len({*known, *paths}) <= _MAX_MEMO_FIELDS or all(
-            path in known for path in paths
+        self._uses_memo: Final = len({*known, *fields}) <= _MAX_MEMO_FIELDS or all(
+            path in known for path in fields
         )
-        self._paths: Final = tuple(paths)
+        self._paths: Final = tuple(fields)
         self._metadata: Final = tuple(dict.fromkeys(metadata))
         capacity = max(len(table.row_states), table.store.row_capacity)
         self._rows_left: int = capacity if limit is None else limit
+        self._segment_fields: Final = plan.fields
+        self._segments: Final = plan.segments
+        self._checked: Final = () if plan.hides_count else _number_columns(plan.tested)
+        is_whole = limit is None and plan.as_of is None and not metadata and self._uses_memo
+        self._uses_segments: Final = is_whole and self._may_use_segments()
+        self._state: Final = state_of(table)
+        self._segment_mask: Final = (
+            table.row_mask(None, None, now)
+            if self._uses_segments and self._row_mask is None
+            else self._row_mask
+        )
+
+    def _may_use_segments(self) -> bool:
+        """Return whether the rows are selected from segments: see the module."""
+        table, segments, rows = self._table, self._segments, len(self._table.row_states)
+        if segments is None or self._partition is not None or not self._segment_fields:
+            return False
+        if len(table) * MEMO_BLOCK_ROWS < rows * _DENSE_ROWS or len(table) < _DENSE_ROWS:
+            return False
+        if self._expr is None:
+            return True
+        if not is_supported(self._expr):
+            return False
+        candidates = self._candidates
+        if candidates is not None and len(candidates) * _CANDIDATE_ROWS < rows:
+            return False
+        needed = self._paths if candidates is None else self._segment_fields
+        return self._has_columns(needed) or segments.is_worth(needed, len(table))
+
+    @property
+    def candidate_count(self) -> int:
+        """The number of records that may match."""
+        return self.topic_matches if self._candidates is None else len(self._candidates)
+
+    def _has_columns(self, fields: Sequence[Path]) -> bool:
+        """Return whether some blocks, and so probably all, have memo indexes of fields."""
+        memo_indexes = self._table.memo_indexes
+        blocks = -(-len(self._table.row_states) // MEMO_BLOCK_ROWS)
+        sampled = range(0, blocks, -(-blocks // _SAMPLED_BLOCKS))
+        unread = sum(memo_indexes.count_unread(block, fields) for block in sampled)
+        return unread <= len(sampled) * MEMO_BLOCK_ROWS // 8
 
     @property
     def _is_single_slice(self) -> bool:
@@ -161,9 +244,18 @@ class ColumnQuery(Query):
     def chunks(self) -> Iterator[Sequence[RowChunk]]:
         """Yield the rows found in each slice of the work, perhaps none."""
         try:
-            if self._candidates is None and self._spec.filter is None:
-                yield from self._scan_all()
+            if self._uses_segments:
+                yield from self._scan_segments()
                 return
+            if self._candidates is None and self._spec.filter is None:
+                if self._paths or self._metadata:
+                    yield from self._scan_all()
+                else:
+                    self.matches = min(self.topic_matches, self._rows_left)
+                    yield [RowChunk(self.matches)]
+                return
+            if self._candidates is not None:
+                self._count_parsed(self._segment_fields, len(self._candidates))
             slice_results = (
                 self._scan_blocks()
                 if self._candidates is None
@@ -185,6 +277,78 @@ class ColumnQuery(Query):
         finally:
             self.close()
 
+    def _scan_segments(self) -> Iterator[Sequence[RowChunk]]:
+        """Return the rows of segments, to be tested by the filter later."""
+        assert self._segments is not None  # noqa: S101 - see `_may_use_segments`
+        assert self._segment_mask is not None  # noqa: S101
+        fields, state, mask = self._segment_fields, self._state, self._segment_mask
+        if state_of(self._table) == state:
+            known = self._segments.find_columns(state, mask, fields)
+            if known is not None:
+                columns_by_segment = zip(*known, strict=True)
+                yield [
+                    self._segment_chunk(number, columns, mask)
+                    for number, columns in enumerate(columns_by_segment)
+                ]
+                return
+        selected = mask.copy()
+        found: list[Sequence[Sequence[Column]]] = []
+        block_count = -(-len(mask) // MEMO_BLOCK_ROWS)
+        for number, start in enumerate(range(0, block_count, SEGMENT_BLOCKS)):
+            blocks: list[Sequence[Column]] = []
+            saved: list[Record] = []
+            for block in range(start, min(start + SEGMENT_BLOCKS, block_count)):
+                first = block * MEMO_BLOCK_ROWS
+                end = min(first + MEMO_BLOCK_ROWS, len(mask))
+                rows = int(np.count_nonzero(selected[first:end]))
+                for _ in self._warm_up(block, rows, fields):
+                    yield ()
+                blocks.append(self._table.memo_indexes.load_columns(block, fields))
+                saved += self._take_saved(block, selected)
+                self._snapshot.mark_read(end)
+                if block % _WARM_BLOCKS:
+                    yield ()
+            found.append(tuple(zip(*blocks, strict=True)))
+            chunk = self._segment_chunk(number, found[-1], selected)
+            yield [chunk, *self._take_records(saved)]
+        if state_of(self._table) == state:
+            self._segments.note_columns(state, mask, fields, tuple(zip(*found, strict=True)))
+
+    def _take_saved(self, block: int, selected: NDArray[np.bool_]) -> Iterator[Record]:
+        """Remove the rows of a block that have changed; yield those of their records that match."""
+        for row, record in self._snapshot.saved_records(block).items():
+            if row < len(selected) and selected[row]:
+                selected[row] = False
+                if record is not None and self._is_wanted(record):
+                    yield record
+
+    def _segment_chunk(
+        self, number: int, columns: Sequence[Sequence[Column]], selected: NDArray[np.bool_]
+    ) -> RowChunk:
+        """Return the selected rows of a segment."""
+        first = number * SEGMENT_BLOCKS * MEMO_BLOCK_ROWS
+        length = sum(map(len, columns[0]))
+        mask = selected[first : first + length]
+        rows = int(np.count_nonzero(mask))
+        self.matches += rows
+        if rows == length:
+            return RowChunk(rows, segment=SegmentRows(number, length, columns, None))
+        if len(mask) < length:  # rows were added meanwhile
+            mask = np.append(mask, np.zeros(length - len(mask), np.bool_))
+        return RowChunk(rows, segment=SegmentRows(number, length, columns, mask))
+
+    def _filter_columns(
+        self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
+    ) -> NDArray[np.bool_]:
+        """Return which rows match; check the types of the columns that are tested.
+
+        Raises:
+            MisfitError: a value does not fit the type of its column.
+        """
+        columns = self._table.memo_indexes.load_columns(block, [one.path for one in self._checked])
+        check_types(zip(self._checked, map(type_of_column, columns), strict=True))
+        return super()._filter_columns(block, first, mask, column_filter)
+
     def _scan_all(self) -> Iterator[Sequence[RowChunk]]:
         """Return all records, block by block."""
         assert self._row_mask is not None  # noqa: S101 - for the type checker
@@ -193,7 +357,7 @@ class ColumnQuery(Query):
             block_end = min(first + MEMO_BLOCK_ROWS, len(self._row_mask))
             block = first // MEMO_BLOCK_ROWS
             rows = int(np.count_nonzero(self._row_mask[first:block_end]))
-            for _ in self._warm_up(block, min(rows, self._rows_left)):
+            for _ in self._warm_up(block, min(rows, self._rows_left), self._paths):
                 yield ()
             for start in range(first, block_end, batch_size):
                 end = min(start + batch_size, block_end)
@@ -203,15 +367,19 @@ class ColumnQuery(Query):
                 if not self._rows_left:
                     return
 
-    def _warm_up(self, block: int, rows: int) -> Iterator[None]:
+    def _warm_up(self, block: int, rows: int, fields: Sequence[Path]) -> Iterator[None]:
         """Make the memo indexes of a block, some in each step."""
         if not self._uses_memo or rows < _DENSE_ROWS:
             return
-        for start in range(0, len(self._paths), _WARM_UP_FIELDS):
-            fields = self._paths[start : start + _WARM_UP_FIELDS]
-            if self._table.memo_indexes.count_unread(block, fields) >= _DENSE_ROWS:
-                self._table.memo_indexes.load_columns(block, fields)
+        for start in range(0, len(fields), _WARM_UP_FIELDS):
+            part = fields[start : start + _WARM_UP_FIELDS]
+            if self._table.memo_indexes.count_unread(block, part) >= _DENSE_ROWS:
+                self._table.memo_indexes.load_columns(block, part)
                 yield
+
+    def _count_parsed(self, fields: Sequence[Path], records: int) -> None:
+        if self._segments is not None:
+            self._segments.count_parsed(fields, records)
 
     def _take_batch(self, block: int, start: int, end: int) -> Sequence[RowChunk]:
         """Return the rows of a range within a block."""
@@ -249,6 +417,7 @@ class ColumnQuery(Query):
             is_whole = count == len(columns[0])
             chunk = RowChunk(count, columns, None if is_whole else offsets, None, metadata)
             return (chunk,), is_warm
+        self._count_parsed(self._paths, count)
         bodies = table.store.read_bodies(rows or (offsets + block * MEMO_BLOCK_ROWS).tolist())
         return (RowChunk(count, None, None, bodies, metadata),), True
 
@@ -268,6 +437,11 @@ class ColumnQuery(Query):
         bodies = [record.body for record in records] if self._paths else None
         metadata = to_metadata_arrays(records, self._metadata) if self._metadata else None
         return (RowChunk(len(records), None, None, bodies, metadata),)
+
+
+def _number_columns(fields: Sequence[FieldColumn]) -> Sequence[FieldColumn]:
+    """Return columns of numbers: filters compare other values in these in another way than SQL."""
+    return [field for field in fields if field.column.type in (SqlType.BIGINT, SqlType.DOUBLE)]
 
 
 class TopicScan:
@@ -312,7 +486,32 @@ class TopicScan:
             self._fail(error)
             return
         self._steps = self._run()
-        start_task(self)
+        if self.step():
+            start_task(self)
+
+    def run_at_once(self, now: int) -> bool:
+        """Read the table of the scan, if keys leave a few of its records.
+
+        Args:
+            now: the time, in nanoseconds since 1970.
+
+        Returns:
+            Whether it has been read; if not, nothing has been done.
+        """
+        (plan,) = self._plans
+        try:
+            query = _open_query(plan, now)
+        except Exception as error:
+            self._fail(error)
+            return True
+        self._queries = [query]
+        if isinstance(query, QueueScan) or query.candidate_count > _MAX_POINT_RECORDS:
+            self._close()
+            return False
+        self._steps = self._run()
+        while self.step():
+            pass
+        return True
 
     def cancel(self, error: ScanError | None = None) -> None:
         """End the scan; from any thread, and harmless if it has ended."""
@@ -346,9 +545,10 @@ class TopicScan:
         for plan, query in zip(self._plans, self._queries, strict=True):
             chunks: list[RowChunk] = []
             field_count = sum(isinstance(output, FieldColumn) for output in plan.outputs)
-            for found in query.chunks():
+            for found in _chunks(plan, query):
                 for chunk in found:
-                    self._charge(chunk, field_count)
+                    if chunk.segment is None or plan.filter is None:
+                        self._charge(chunk, field_count)
                     chunks.append(chunk)
                 yield
             if plan.permitted is not None:
@@ -373,9 +573,7 @@ class TopicScan:
             self._bytes += sum(array.nbytes for array in chunk.metadata.values())
         self._bytes += _VALUE_BYTES * field_count * chunk.row_count
         if self._bytes > self._max_bytes:
-            raise ScanTooLargeError(
-                f"the records that the query reads take more than {self._max_bytes >> 20} MB"
-            )
+            raise records_too_large(self._max_bytes)
 
     def _fail(self, error: Exception) -> None:
         self._close()
@@ -400,11 +598,18 @@ class TopicScan:
 def _open_query(plan: ScanPlan, now: int) -> ColumnQuery | QueueScan:
     table = plan.source.table
     table.queries += 1
-    paths = [output.path for output in plan.outputs if isinstance(output, FieldColumn)]
     metadata = [output for output in plan.outputs if isinstance(output, Metadata)]
     if isinstance(plan.source, QueueSource):
         return QueueScan(plan.source, plan.filter, metadata, plan.limit)
-    return ColumnQuery(table, plan.filter, paths, metadata, plan.limit, now, plan.as_of)
+    return ColumnQuery(plan, metadata, now)
+
+
+def _chunks(plan: ScanPlan, query: ColumnQuery | QueueScan) -> Iterator[Sequence[RowChunk]]:
+    """Yield the rows of a table; a value that does not fit raises a TopicMisfitError."""
+    try:
+        yield from query.chunks()
+    except MisfitError as misfit:
+        raise TopicMisfitError(plan, misfit) from None
 
 
 def _redact(chunk: RowChunk, permitted: SelectList) -> Iterator[RowChunk | None]:

@@ -25,9 +25,10 @@ from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import Column, ScanRequest, ScanResult, SqlType, Table
 from server.sql.tables.arrow_columns import common_type, to_text
 from server.sql.tables.columns import FieldColumn, Metadata
+from server.sql.tables.errors import MisfitError
 from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
 from server.sql.tables.record_test import make_record_test
-from server.sql.tables.row_conversion import MisfitError, body_reader, read_fields
+from server.sql.tables.row_conversion import body_reader, read_fields
 from server.sql.write.write_statement import WriteStatement, returning_query
 from server.topics.subscriptions.delivery.presentation import SelectList
 

@@ -18,7 +18,7 @@ from server.storage.journal.format.layout import (
     RECORD,
     RECORD_SIZE,
     TXID,
-    FileWatermark,
+    CommitMark,
     JournalFileHeader,
     crc32c,
     pack_header,
@@ -62,7 +62,7 @@ def copy_journal(
             records_start = header.size - RECORD_SIZE * count
             if records_start - RECORD_SIZE >= bodies_end:
                 writer.skip_to(records_start - RECORD_SIZE)
-                writer.write(pack_mark(FileWatermark(header.first_txid + count, bodies_end)))
+                writer.write(pack_mark(CommitMark(header.first_txid + count, bodies_end)))
             writer.skip_to(records_start)
             writer.copy(descriptor, records_start, header.size)
             return writer.finish()

@@ -20,7 +20,7 @@ from server.sql.tables.errors import (
 )
 from tests.engine.limits import matches
 from tests.engine.support import Core, CorePeer
-from tests.sql.tables.support import Tables, publish, request
+from tests.sql.tables.support import Tables, publish, request, types_of
 from tests.storage.sow.support import topic_spec
 from tests.support.raw import frame
 
@@ -161,6 +161,55 @@ def test_a_scan_of_two_tables_is_of_one_moment_while_records_change(
                 assert [row_of(json.loads(text)) for text in texts] == list(
                     zip(*(result[name].to_pylist() for name in COLUMNS), strict=True)
                 )
+
+
+@pytest.mark.parametrize("filter_", FILTERS)
+@pytest.mark.parametrize("columns", [COLUMNS, ("n", "s"), ()])
+def test_scans_in_a_row_return_the_records_of_their_moments(
+    filter_: str | None, columns: tuple[str, ...]
+) -> None:
+    """Segments of records that have not changed are used again."""
+    source = random.Random(str(filter_))
+    core = make_core("orders")
+    publisher = fill(core, source, "orders")
+    tables = Tables(core)
+    table = tables.all()["orders"]
+    (topic,) = core.engine.sow_registry.sources
+    store = topic.table.store
+    for turn in range(12):
+        for _ in range(source.choice([0, 1, 30])):
+            number = source.randrange(RECORDS + 20)
+            if source.random() < 0.3:
+                publisher.send({"c": "sow_delete", "t": "orders", "filter": f"/id = {number}"})
+            else:
+                publish(publisher, "orders", message(source, number))
+        bodies = store.read_bodies([row for _, row in store.identities()])
+        selected = [body for body in bodies if filter_ is None or matches(filter_, body)]
+        (result,) = tables.scan(request(table, columns, filter=filter_))
+        assert result.num_rows == len(selected)
+        places = [COLUMNS.index(name) for name in columns]
+        expected = [tuple(row_of(json.loads(body))[n] for n in places) for body in selected]
+        found = list(zip(*(result[name].to_pylist() for name in columns), strict=True))
+        assert sorted(found, key=str) == sorted(expected, key=str) or not columns, turn
+
+
+@pytest.mark.parametrize("filter_", ["/v > 3", "/v = 3", "/v IN (3, 4)", "/v > 3 AND /id < 20"])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_condition_on_numbers_widens_a_column_with_another_value(
+    filter_: str, is_warm: bool
+) -> None:
+    core = make_core("orders")
+    publisher = core.log_on("publisher")
+    publish(publisher, "orders", *({"id": number, "v": number} for number in range(50)))
+    tables = Tables(core)
+    old = tables.all()["orders"]
+    if is_warm:
+        tables.scan(request(old, ("id", "v")))
+    assert tables.scan(request(old, ("id",), filter="/v > 47"))[0]["id"].to_pylist() == [48, 49]
+    publish(publisher, "orders", {"id": 40, "v": "x"})
+    with pytest.raises(ColumnsWidenedError):
+        tables.scan(request(old, ("id",), filter=filter_))
+    assert types_of(tables.all()["orders"])["v"] == "text"
 
 
 @pytest.mark.parametrize("limit", [0, 1, 9, 40, 1000])

@@ -30,7 +30,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -48,6 +48,8 @@ from server.sql.query.processes.protocol import (
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+    from server.sql.query.processes.query_cursors import QueryCursors
 
 _NICE_INCREMENT: Final = 5
 """Queries run at a lower priority than the server's threads."""
@@ -253,9 +255,12 @@ class Worker:
         _limit_memory(start.max_memory_bytes)
         self._base_bytes = _private_bytes()
         self._sender.send(protocol.frame(FrameKind.READY))
+        from server.sql.query.processes.query_cursors import QueryCursors
+
+        cursors = QueryCursors(database)
         while True:
             request, descriptors = self._requests.get()
-            self._answer(database, request, descriptors)
+            self._answer(cursors, request, descriptors)
 
     # ---- the reader thread
 
@@ -286,24 +291,20 @@ class Worker:
     # ---- queries
 
     def _answer(
-        self,
-        database: duckdb.DuckDBPyConnection,
-        request: QueryRequest,
-        descriptors: Sequence[int],
+        self, cursors: QueryCursors, request: QueryRequest, descriptors: Sequence[int]
     ) -> None:
         """Execute a query, and report its end."""
-        cursor = database.cursor()
-        self._interrupter.begin(request.number, cursor)
         try:
-            self._execute(cursor, request, descriptors)
+            tables = self._read_tables(request, descriptors)
+            with cursors.open(tables, self._streams_of(request)) as cursor:
+                self._interrupter.begin(request.number, cursor)
+                self._execute(cursors, cursor, request)
         except BaseException as error:
             failure: Any = _described(error)
         else:
             failure = None
         finally:
             self._interrupter.end()
-            with suppress(Exception):
-                cursor.close()
             if self._table_memory is not None and len(self._table_memory) > KEPT_TABLE_BYTES:
                 self._table_memory = None  # unmapped with the last buffer of Arrow
         retained = self._retained_bytes()
@@ -314,19 +315,12 @@ class Worker:
             self._sender.send(protocol.frame(FrameKind.FAILED, content))
 
     def _execute(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        request: QueryRequest,
-        descriptors: Sequence[int],
+        self, cursors: QueryCursors, cursor: duckdb.DuckDBPyConnection, request: QueryRequest
     ) -> None:
-        import duckdb
-
         from server.sql.query.processes.result_batches import result_batches, to_stream
 
-        self._register(cursor, request, descriptors)
         self._interrupter.check()
-        statements = cursor.extract_statements(request.sql)
-        if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+        if not cursors.is_query(cursor, request.sql):
             # All of it has been checked as one query, so the text would mean something else.
             raise _NotOneQueryError
         values = dict(request.values)
@@ -348,13 +342,10 @@ class Worker:
             if frames:
                 self._sender.send(frames)
 
-    def _register(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        request: QueryRequest,
-        descriptors: Sequence[int],
-    ) -> None:
-        """Make the tables of a query known to DuckDB."""
+    def _read_tables(
+        self, request: QueryRequest, descriptors: Sequence[int]
+    ) -> Mapping[str, pa.Table]:
+        """Return the tables of a query that are in shared memory."""
         import pyarrow as pa
 
         for descriptor in descriptors:
@@ -362,14 +353,23 @@ class Worker:
                 self._table_memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
             finally:
                 os.close(descriptor)
-        if self._table_memory is not None:
-            rows = pa.py_buffer(self._table_memory)
-            for name, offset, size in request.tables:
-                with pa.ipc.open_stream(rows.slice(offset, size)) as stream:
-                    cursor.register(name, stream.read_all())
-        for name, described in request.streams:
-            schema = pa.ipc.read_schema(pa.py_buffer(described))
-            cursor.register(name, _StreamTable(self._streams, name, schema))
+        if self._table_memory is None:
+            return {}
+        tables: dict[str, pa.Table] = {}
+        memory = pa.py_buffer(self._table_memory)
+        for name, offset, size in request.tables:
+            with pa.ipc.open_stream(memory.slice(offset, size)) as stream:
+                tables[name] = stream.read_all()
+        return tables
+
+    def _streams_of(self, request: QueryRequest) -> Mapping[str, _StreamTable]:
+        """Return the tables of a query that are pulled."""
+        import pyarrow as pa
+
+        return {
+            name: _StreamTable(self._streams, name, pa.ipc.read_schema(pa.py_buffer(described)))
+            for name, described in request.streams
+        }
 
     def _retained_bytes(self) -> int:
         """Return the memory that the process has beyond what it had at its start."""
