@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amperage.wire.framing import FrameReader
 from server.engine.pre_logon_limits import PreLogonConnection
@@ -37,8 +38,6 @@ from server.sql.postgres import messages
 from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
 from server.sql.postgres.events import (
     BindRequested,
-    DescribePortalRequested,
-    DescribeStatementRequested,
     Event,
     ExecuteRequested,
     ParseRequested,
@@ -60,6 +59,7 @@ from server.sql.postgres_logon import PostgresLogon
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import (
     INTERNAL_ERROR,
+    NotAtOnceError,
     SqlError,
 )
 from server.sql.query.session import SqlSession
@@ -69,6 +69,7 @@ from server.sql.statement_meter import StatementMeter
 from server.sql.statement_output import OutputWindow, to_diagnostic
 from server.sql.statement_runner import (
     BoundStatement,
+    StatementEvent,
     StatementPlan,
     StatementRunner,
     query_values,
@@ -87,13 +88,31 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.sql.live.feed import LiveWait
     from server.sql.sql_transport import SqlTransport
-    from server.sql.statement_output import StatementOutput
+    from server.sql.statement_output import Output, StatementOutput
 
+
+_SLICE_S: Final = 0.000_5
+"""The time after which other clients get a turn."""
 
 _ADMIN_SHUTDOWN: Final = "57P01"
 _TOO_MANY_CONNECTIONS: Final = "53300"
 
 _Protocol = PostgresProtocol[StatementPlan, BoundStatement]
+
+
+class _Failure(NamedTuple):
+    """The end of a statement.
+
+    Attributes:
+        diagnostic: the error, for the client; None if there is none.
+        defect: the exception, if it is a defect of the server.
+    """
+
+    diagnostic: Diagnostic | None = None
+    defect: Exception | None = None
+
+
+_NO_FAILURE: Final = _Failure()
 
 
 _tls_handshakes: set[asyncio.Task[None]] = set()
@@ -129,6 +148,7 @@ class PostgresConnection(TransportConnection):
         self._is_upgrading = False
         self._is_lost = False
         self._is_reading_paused = False
+        self._gathered: list[bytes] | None = None  # what is sent together
         self._meter: Final = StatementMeter(
             self._engine.sql_counters, self._engine.scheduler.elapsed, sql.services.slow_query_s
         )
@@ -183,6 +203,7 @@ class PostgresConnection(TransportConnection):
             text = "terminating connection due to administrator command"
             diagnostic = Diagnostic(_ADMIN_SHUTDOWN, text, FATAL, session.close_reason)
             self._write_out(messages.error_response(diagnostic))
+        self._send_gathered()
         self._end_statements()
         self._close()
 
@@ -228,14 +249,20 @@ class PostgresConnection(TransportConnection):
     # ---- events
 
     def _advance(self) -> None:
-        """Handle events until one of them has to wait."""
-        while not (self._is_running or self._is_upgrading or self._is_lost):
-            if self._output is not None or (self._logon is not None and self._logon.is_pending):
-                break
-            event = self._protocol.next_event()
-            if event is None:
-                break
-            self._handle(event)
+        """Handle events until one of them has to wait, or others have waited long enough."""
+        elapsed = self._engine.scheduler.elapsed
+        end_s = elapsed() + _SLICE_S
+        with self._gathering():
+            while not (self._is_running or self._is_upgrading or self._is_lost):
+                if self._output is not None or (self._logon is not None and self._logon.is_pending):
+                    break
+                event = self._protocol.next_event()
+                if event is None:
+                    break
+                self._handle(event)
+                if elapsed() >= end_s:
+                    self._post(self._advance)
+                    break
         self._adjust_reading()
 
     def _adjust_reading(self) -> None:
@@ -389,8 +416,8 @@ class PostgresConnection(TransportConnection):
         is_idle = self._protocol.transaction_status is TransactionStatus.IDLE
         return self._output is None and is_idle and not self._is_lost
 
-    def _run(self, event: Event[StatementPlan, BoundStatement]) -> None:
-        """Run a statement on a worker thread."""
+    def _run(self, event: StatementEvent) -> None:
+        """Answer an event here, if that takes no time, or on a worker thread."""
         runner, tables, session = self._runner, self._tables, self._session
         if runner is None or tables is None or session is None:
             return
@@ -398,23 +425,40 @@ class PostgresConnection(TransportConnection):
         tables.allow()
         cancellation = self._cancellation = Cancellation()
         cancellation.on_cancel(tables.cancel)
-        match event:
-            case StatementRequested(text):
-                session.command = "sql query"
-                self._output = runner.run_text(text, cancellation)
-            case ParseRequested(_, text, parameter_types):
-                session.command = "sql parse"
-                self._output = runner.prepare(text, parameter_types, cancellation)
-            case DescribeStatementRequested(statement):
-                self._output = runner.describe_statement(statement, cancellation)
-            case DescribePortalRequested(portal):
-                self._output = runner.describe_portal(portal, cancellation)
-            case ExecuteRequested(portal, row_limit):
-                session.command = "sql query"
-                self._output = runner.execute(portal, row_limit, cancellation)
+        if isinstance(event, ParseRequested):
+            session.command = "sql parse"
+        elif isinstance(event, StatementRequested | ExecuteRequested):
+            session.command = "sql query"
         self._meter.begin(_statement_text(event))
+        if not self._backlog.is_behind and runner.begin_at_once(event):
+            try:
+                if self._produce_at_once(runner.answer(event, cancellation)):
+                    return
+            finally:
+                runner.end_at_once()
+        self._output = runner.answer(event, cancellation)
         self._is_running = True
         self._submit()
+
+    def _produce_at_once(self, output: StatementOutput) -> bool:
+        """Answer an event on this thread; return whether nothing has had to wait."""
+        parts: list[Output] = []
+        answer: Callable[[], bytes] | None = None
+        failure = _NO_FAILURE
+        try:
+            while True:
+                parts.append(next(output))
+        except StopIteration as end:
+            answer = end.value
+        except NotAtOnceError:
+            return False
+        except Exception as error:
+            failure = _failure(error)
+        for data, rows, _, _ in parts:
+            self._write_out(data, rows)
+            self._meter.add_output(len(data), rows)
+        self._complete(answer, failure)
+        return True
 
     def _produce(self) -> None:
         """Produce output on a worker thread, until the end or until the client has to read."""
@@ -436,14 +480,8 @@ class PostgresConnection(TransportConnection):
                     return
         except StopIteration as end:
             self._post_answer(end.value)
-        except SqlError as error:
-            self._post_answer(None, to_diagnostic(error))
-        except FormatError as error:
-            self._post_answer(None, Diagnostic(error.sqlstate, str(error)))
-        except Exception as error:  # a defect: the client must not wait without end
-            self._post_answer(
-                None, Diagnostic(INTERNAL_ERROR, f"internal error: {type(error).__name__}"), error
-            )
+        except Exception as error:
+            self._post_answer(None, _failure(error))
 
     def _submit(self) -> None:
         """Begin or continue the statement on a worker thread; from any thread."""
@@ -451,13 +489,10 @@ class PostgresConnection(TransportConnection):
         self._services.workers.submit(self._produce, user)
 
     def _post_answer(
-        self,
-        answer: Callable[[], bytes] | None,
-        diagnostic: Diagnostic | None = None,
-        defect: Exception | None = None,
+        self, answer: Callable[[], bytes] | None, failure: _Failure = _NO_FAILURE
     ) -> None:
         try:
-            self._post(partial(self._finish, answer, diagnostic, defect))
+            self._post(partial(self._finish, answer, failure))
         except RuntimeError:
             return  # the instance is stopping
 
@@ -507,19 +542,25 @@ class PostgresConnection(TransportConnection):
         if self._wait is None:
             self._resume()
 
-    def _finish(
-        self,
-        answer: Callable[[], bytes] | None,
-        diagnostic: Diagnostic | None,
-        defect: Exception | None,
-    ) -> None:
-        """Answer the event of a statement that has ended."""
+    def _finish(self, answer: Callable[[], bytes] | None, failure: _Failure) -> None:
+        """Answer the event of a statement that has ended on a worker thread."""
         self._is_running = False
         self._output = None
-        session, runner = self._session, self._runner
-        if self._is_lost or session is None or runner is None:
+        if self._is_lost or self._session is None or self._runner is None:
             self._release_all()
             return
+        with self._gathering():
+            self._complete(answer, failure)
+            if self._notifications is not None:
+                self._notifications.flush()
+            self._advance()
+
+    def _complete(self, answer: Callable[[], bytes] | None, failure: _Failure) -> None:
+        """Answer the event of a statement that has ended."""
+        session, runner = self._session, self._runner
+        if session is None or runner is None:
+            return
+        diagnostic, defect = failure
         if diagnostic is None:
             end_statement(session, self._meter)
         else:
@@ -528,9 +569,25 @@ class PostgresConnection(TransportConnection):
             self._write_out(self._protocol.fail(diagnostic))
         if answer is not None:
             self._write_out(answer())
-        if self._notifications is not None:
-            self._notifications.flush()
-        self._advance()
+
+    @contextmanager
+    def _gathering(self) -> Iterator[None]:
+        """Send what is written within in one piece."""
+        if self._gathered is not None:
+            yield
+            return
+        self._gathered = []
+        try:
+            yield
+        finally:
+            self._send_gathered()
+            self._gathered = None
+
+    def _send_gathered(self) -> None:
+        if self._gathered:
+            data = b"".join(self._gathered)
+            self._gathered.clear()
+            self._send(data)
 
     def _write_out(self, data: bytes, rows: int = 0) -> None:
         """Send bytes, and count them."""
@@ -538,7 +595,22 @@ class PostgresConnection(TransportConnection):
         if session is not None:
             session.outbox.bytes_out += len(data)
             session.outbox.messages_out += rows
-        self._send(data)
+        if self._gathered is None:
+            self._send(data)
+        elif data:
+            self._gathered.append(data)
+
+
+def _failure(error: Exception) -> _Failure:
+    """Return an exception as the failure of a statement."""
+    match error:
+        case SqlError():
+            return _Failure(to_diagnostic(error))
+        case FormatError():
+            return _Failure(Diagnostic(error.sqlstate, str(error)))
+    # A defect: the client must not wait without end.
+    text = f"internal error: {type(error).__name__}"
+    return _Failure(Diagnostic(INTERNAL_ERROR, text), error)
 
 
 def _statement_text(event: Event[StatementPlan, BoundStatement]) -> str | None:

@@ -87,10 +87,29 @@ class StatementExecutor:
         self._live: Final = live
         self._writer: Final = writer
         self._warn: Final = warn
+        self._at_once = False
 
     def parse(self, text: str) -> list[Statement]:
         """Return the statements of a text; see `QueryEngine.parse`."""
         return self._engine.parse(text)
+
+    def known_statement(self, text: str) -> Statement | None:
+        """Return the only statement of a text; see `QueryEngine.known_statement`."""
+        return self._engine.known_statement(text)
+
+    def begin_at_once(self, statement: Statement, parameter_types: Sequence[int]) -> bool:
+        """Begin to execute a statement on the engine's thread, if it reads a few records only.
+
+        Until `end_at_once`, `describe` and `open` raise `NotAtOnceError` instead of waiting.
+        """
+        user = self._settings.user
+        self._at_once = self._engine.is_point_query(statement, parameter_types, user)
+        self._tables.at_once = self._at_once
+        return self._at_once
+
+    def end_at_once(self) -> None:
+        """Allow statements to wait again."""
+        self._at_once = self._tables.at_once = False
 
     def describe(
         self, statement: Statement, parameter_types: Sequence[int], cancellation: Cancellation
@@ -104,7 +123,12 @@ class StatementExecutor:
             found = self._writer.describe(statement, parameter_types, cancellation)
         else:
             found = self._engine.describe(
-                statement, self._tables, self._settings, parameter_types, cancellation
+                statement,
+                self._tables,
+                self._settings,
+                parameter_types,
+                cancellation,
+                at_once=self._at_once,
             )
         self._log_warnings(found.warnings)
         return found
@@ -151,6 +175,7 @@ class StatementExecutor:
                     parameters,
                     parameter_oids=parameter_types,
                     cancellation=cancellation,
+                    at_once=self._at_once,
                 )
             except ColumnsWidenedError:
                 if attempt == _MAX_PLANNED:

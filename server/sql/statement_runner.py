@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakSet
 
 from server.sql.copy_output import CopyEncoder
@@ -21,6 +21,13 @@ from server.sql.cursors import Cursors, OpenCursor
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
 from server.sql.postgres import messages
+from server.sql.postgres.events import (
+    DescribePortalRequested,
+    DescribeStatementRequested,
+    ExecuteRequested,
+    ParseRequested,
+    StatementRequested,
+)
 from server.sql.postgres.messages import TEXT_FORMAT, TransactionStatus
 from server.sql.postgres.time_parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
@@ -96,6 +103,16 @@ class BoundStatement:
     described: Sequence[ResultColumn] | None = None
 
 
+StatementEvent: TypeAlias = (
+    StatementRequested
+    | ParseRequested
+    | DescribeStatementRequested[StatementPlan]
+    | DescribePortalRequested[StatementPlan, BoundStatement]
+    | ExecuteRequested[StatementPlan, BoundStatement]
+)
+"""The events that are answered by a generator of output."""
+
+
 class StatementRunner:
     """Runs the statements of one client.
 
@@ -122,6 +139,20 @@ class StatementRunner:
         session.notify = self._notify_channel
 
     # ---- events of the protocol
+
+    def answer(self, event: StatementEvent, cancellation: Cancellation) -> StatementOutput:
+        """Answer an event."""
+        match event:
+            case StatementRequested(text):
+                return self.run_text(text, cancellation)
+            case ParseRequested(_, text, parameter_types):
+                return self.prepare(text, parameter_types, cancellation)
+            case DescribeStatementRequested(prepared):
+                return self.describe_statement(prepared, cancellation)
+            case DescribePortalRequested(portal):
+                return self.describe_portal(portal, cancellation)
+            case ExecuteRequested(portal, row_limit):
+                return self.execute(portal, row_limit, cancellation)
 
     def run_text(self, text: str, cancellation: Cancellation) -> StatementOutput:
         """Run the statements of a text, up to the first that fails."""
@@ -221,6 +252,30 @@ class StatementRunner:
             types = bound.plan.parameter_types
             tag = yield from self._apply(statement, cancellation, bound.parameters, types)
         return lambda: self._protocol.complete_execute(tag)
+
+    def begin_at_once(self, event: StatementEvent) -> bool:
+        """Begin to answer an event on the engine's thread, if it takes no time to do so.
+
+        Nothing waits then until `end_at_once`: the generator of output raises `NotAtOnceError`, and
+        the event has to be answered on a worker thread.
+        """
+        statement: Statement | None = None
+        types: Sequence[int] = ()
+        match event:
+            case StatementRequested(text) | ParseRequested(_, text):
+                statement = self._executor.known_statement(text)
+                types = event.parameter_types if isinstance(event, ParseRequested) else ()
+            case DescribeStatementRequested(prepared):
+                statement, types = prepared.plan.statement, prepared.plan.parameter_types
+            case DescribePortalRequested(portal) | ExecuteRequested(portal):
+                plan = portal.cursor.plan
+                statement = plan.statement if portal.cursor.cursor is None else None
+                types = plan.parameter_types
+        return statement is not None and self._executor.begin_at_once(statement, types)
+
+    def end_at_once(self) -> None:
+        """Allow statements to wait again."""
+        self._executor.end_at_once()
 
     def sync(self) -> bytes:
         """Answer Sync."""
