@@ -36,9 +36,9 @@ def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
             column = read(node)
             return column if isinstance(column, NumberColumn) else None
         case Literal(int(value)) if -_SAFE < value < _SAFE:
-            return NumberColumn(np.full(length, value, np.int64))
+            return NumberColumn(np.broadcast_to(np.int64(value), length))
         case Literal(float(value)):
-            return NumberColumn(np.full(length, value, np.float64))
+            return NumberColumn(np.broadcast_to(np.float64(value), length))
         case Negate(operand):
             return _negated(numbers(operand, read, length))
         case Arithmetic(sign, left, right):

@@ -1,7 +1,8 @@
 """Converts changes of records to rows, on worker threads.
 
-Rows of the snapshot and of changes are made in the same way, value by value, from the body. So a
-row with `_diff` -1 has exactly the values of an earlier one with 1, whatever else is in its batch.
+Rows of the snapshot and of changes are made in the same way from the body, and a value does not
+depend on the others of its batch. So a row with `_diff` -1 has exactly the values of an earlier one
+with 1.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from server.message_types.bulk import bulk_extractor
 from server.sql.postgres.types import ResultColumn
 from server.sql.query.tables import SqlType
-from server.sql.tables.arrow_columns import common_type, to_text, type_of_values, values_array
+from server.sql.tables.arrow_columns import to_text
 from server.sql.tables.columns import FieldColumn, Metadata
-from server.sql.tables.errors import MisfitError
 from server.sql.tables.metadata_arrays import BODY_METADATA, to_metadata_arrays
+from server.sql.tables.row_conversion import body_reader, read_fields
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ class ChangeConverter:
         self._names: Final = [name for name, _ in kinds]
         self._types: Final = [kind.arrow_type for _, kind in kinds]
         fields = [output for output in outputs if isinstance(output, FieldColumn)]
-        self._field_types: Final = {field.path: field.column.type for field in fields}
+        self._fields: Final = tuple({field.path: field for field in fields}.values())
         self._metadata: Final = tuple(
             dict.fromkeys(output for output in outputs if isinstance(output, Metadata))
         )
-        paths = tuple(self._field_types)
-        self._extract: Final = bulk_extractor(message_type, paths) if paths else None
+        paths = [field.path for field in self._fields]
+        self._read_bodies: Final = body_reader(message_type, paths) if paths else None
 
     def convert_changes(self, changes: Sequence[Change]) -> pa.RecordBatch:
         """Return the rows of some changes.
@@ -87,7 +87,7 @@ class ChangeConverter:
         return self._batch(
             pa.array([_microseconds(time_s) for time_s, _, _ in changes], self._types[0]),
             pa.array([diff for _, diff, _ in changes], pa.int64()),
-            [record.body for record in records] if self._extract is not None else (),
+            [record.body for record in records] if self._read_bodies is not None else (),
             to_metadata_arrays(records, self._metadata),
         )
 
@@ -104,7 +104,7 @@ class ChangeConverter:
         return self._batch(
             pa.array([_microseconds(time_s)] * count, self._types[0]),
             pa.array([1] * count, pa.int64()),
-            bodies.to_pylist() if self._extract is not None else (),
+            bodies.to_pylist() if self._read_bodies is not None else (),
             metadata,
         )
 
@@ -122,7 +122,10 @@ class ChangeConverter:
         metadata: Mapping[Metadata, pa.Array],
     ) -> pa.RecordBatch:
         count = len(times)
-        fields = self._field_arrays(bodies)
+        fields: dict[Path, pa.Array] = {}
+        if self._read_bodies is not None:
+            values = read_fields(self._read_bodies, self._fields, bodies)
+            fields = {field.path: array for field, array in zip(self._fields, values, strict=True)}
         arrays = [times, *([pa.array([False] * count)] if self._has_progress else []), diffs]
         for output in self._outputs:
             if isinstance(output, FieldColumn):
@@ -131,22 +134,6 @@ class ChangeConverter:
                 array = metadata[output]
                 arrays.append(to_text(array) if output is Metadata.BODY else array)
         return pa.RecordBatch.from_arrays(arrays, names=self._names)
-
-    def _field_arrays(self, bodies: Sequence[bytes]) -> dict[Path, pa.Array]:
-        if self._extract is None:
-            return {}
-        arrays: dict[Path, pa.Array] = {}
-        misfits: dict[Path, SqlType] = {}
-        values_by_path = self._extract(bodies)
-        for (path, sql_type), values in zip(self._field_types.items(), values_by_path, strict=True):
-            kind = None if sql_type is SqlType.TEXT else type_of_values(values)
-            if kind is not None and (wider := common_type(sql_type, kind)) is not sql_type:
-                misfits[path] = wider or sql_type
-            else:
-                arrays[path] = values_array(values, sql_type)
-        if misfits:
-            raise MisfitError(misfits)
-        return arrays
 
 
 class EvaluatedConverter:

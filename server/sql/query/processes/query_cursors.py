@@ -8,8 +8,8 @@ the moment. With several tables DuckDB has to know their sizes: these are made k
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -42,11 +42,18 @@ class _TableRows:
         return rows.__arrow_c_stream__(requested_schema)
 
 
-class _KeptCursor(NamedTuple):
-    """A cursor, and the table that it knows."""
+class QueryCursor(NamedTuple):
+    """A cursor that knows the tables of a query.
+
+    Attributes:
+        cursor: the cursor.
+        key: the name and the columns of its only table; None if the cursor is for one query.
+        table: that table.
+    """
 
     cursor: duckdb.DuckDBPyConnection
-    table: _TableRows
+    key: _Key | None = None
+    table: _TableRows | None = None
 
 
 class QueryCursors:
@@ -58,14 +65,11 @@ class QueryCursors:
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database: Final = database
-        self._kept: OrderedDict[_Key, _KeptCursor] = OrderedDict()
+        self._kept: OrderedDict[_Key, QueryCursor] = OrderedDict()
         self._queries: OrderedDict[str, None] = OrderedDict()
 
-    @contextmanager
-    def open(
-        self, tables: Mapping[str, pa.Table], streams: Mapping[str, object]
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a cursor that knows some tables.
+    def open(self, tables: Mapping[str, pa.Table], streams: Mapping[str, object]) -> QueryCursor:
+        """Return a cursor that knows some tables.
 
         Args:
             tables: tables by name.
@@ -73,33 +77,34 @@ class QueryCursors:
         """
         if len(tables) == 1 and not streams:
             ((name, rows),) = tables.items()
-            with self._open_kept((name, rows.schema), rows) as cursor:
-                yield cursor
-            return
+            kept = self._kept.pop((name, rows.schema), None) or self._make_kept(name, rows.schema)
+            if kept.table is not None:
+                kept.table.rows = rows
+            return kept
         cursor = self._database.cursor()
-        try:
-            for name, source in (*tables.items(), *streams.items()):
-                cursor.register(name, source)
-            yield cursor
-        finally:
-            _close(cursor)
+        for name, source in (*tables.items(), *streams.items()):
+            cursor.register(name, source)
+        return QueryCursor(cursor)
 
-    @contextmanager
-    def _open_kept(self, key: _Key, rows: pa.Table) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the cursor of a table. After an error it is not used again."""
-        kept = self._kept.pop(key, None)
-        if kept is None:
-            kept = _KeptCursor(self._database.cursor(), _TableRows(key[1]))
-            kept.cursor.register(key[0], kept.table)
-        kept.table.rows = rows
-        try:
-            yield kept.cursor
-        except BaseException:
-            _close(kept.cursor)
-            raise
-        finally:
-            kept.table.rows = None
-        self._kept[key] = kept
+    def _make_kept(self, name: str, schema: pa.Schema) -> QueryCursor:
+        table = _TableRows(schema)
+        cursor = self._database.cursor()
+        cursor.register(name, table)
+        return QueryCursor(cursor, (name, schema), table)
+
+    def release(self, opened: QueryCursor, *, is_finished: bool) -> None:
+        """Keep or close a cursor. Nothing may refer to a result any more.
+
+        Args:
+            opened: the cursor.
+            is_finished: whether the query has come to its end; the cursor is closed if not.
+        """
+        if opened.table is not None:
+            opened.table.rows = None
+        if opened.key is None or not is_finished:
+            _close(opened.cursor)
+            return
+        self._kept[opened.key] = opened
         if len(self._kept) > _MAX_CURSORS:
             _close(self._kept.popitem(last=False)[1].cursor)
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from server.sql.query.processes.query_cursors import QueryCursors
+    from server.sql.query.processes.query_cursors import QueryCursor, QueryCursors
 
 _NICE_INCREMENT: Final = 5
 """Queries run at a lower priority than the server's threads."""
@@ -294,19 +294,22 @@ class Worker:
         self, cursors: QueryCursors, request: QueryRequest, descriptors: Sequence[int]
     ) -> None:
         """Execute a query, and report its end."""
+        opened: QueryCursor | None = None
         try:
-            tables = self._read_tables(request, descriptors)
-            with cursors.open(tables, self._streams_of(request)) as cursor:
-                self._interrupter.begin(request.number, cursor)
-                self._execute(cursors, cursor, request)
+            opened = cursors.open(
+                self._read_tables(request, descriptors), self._streams_of(request)
+            )
+            self._interrupter.begin(request.number, opened.cursor)
+            self._execute(cursors, opened.cursor, request)
         except BaseException as error:
             failure: Any = _described(error)
         else:
             failure = None
-        finally:
-            self._interrupter.end()
-            if self._table_memory is not None and len(self._table_memory) > KEPT_TABLE_BYTES:
-                self._table_memory = None  # unmapped with the last buffer of Arrow
+        self._interrupter.end()
+        if opened is not None:
+            cursors.release(opened, is_finished=failure is None)
+        if self._table_memory is not None and len(self._table_memory) > KEPT_TABLE_BYTES:
+            self._table_memory = None  # unmapped with the last buffer of Arrow
         retained = self._retained_bytes()
         if failure is None:
             self._sender.send(protocol.frame(FrameKind.DONE, json.dumps(retained).encode()))
