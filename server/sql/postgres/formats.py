@@ -3,9 +3,10 @@
     DataRow: "D", length of the rest (4 bytes), number of columns (2), then for each column
              the length of its value (4; -1 for NULL) and the value
 
-Nothing here runs once per value, except for rare ones: a column is converted by operations of Arrow
-and numpy to *pieces*, arrays of bytes that make up its values when they are joined. Then one
-operation joins the heads of rows, the lengths, and the pieces of all columns.
+Nothing here runs once per value, except for rare ones, and for a few rows (`few_rows`): a column is
+converted by operations of Arrow and numpy to *pieces*, arrays of bytes that make up its values when
+they are joined. Then one operation joins the heads of rows, the lengths, and the pieces of all
+columns.
 
     numeric, binary:  [8 bytes of header, 2 bytes per digit group]
     timestamptz:      ["2026-11-29 21:00:00", "+00"]
@@ -36,6 +37,7 @@ from server.sql.postgres.errors import (
     PROGRAM_LIMIT_EXCEEDED,
     FormatError,
 )
+from server.sql.postgres.few_rows import encode_few_rows
 from server.sql.postgres.nested_formats import (
     array_binary,
     array_text,
@@ -122,6 +124,9 @@ def encode_data_rows(batch: pa.RecordBatch, columns: Sequence[ColumnFormat]) -> 
     rows = batch.num_rows
     if rows == 0:
         return b""
+    few = encode_few_rows(batch, columns)
+    if few is not None and len(few) <= MAX_ENCODED_SIZE:
+        return few
     if is_large(batch):
         return _encode_halves(batch, columns)
     lengths, pieces = _prefixed_columns(rows, batch.columns, columns)

@@ -96,7 +96,9 @@ class SegmentField:
         """Return all rows as a type that holds them; texts perhaps as a dictionary."""
         array = self._arrays.get(sql_type)
         if array is None:
-            array = self._arrays[sql_type] = self._converted(sql_type)
+            array = self._converted(sql_type)
+            if self.column is not None:  # else it may be much larger than `size_bytes`
+                self._arrays[sql_type] = array
         return array
 
     def take(self, sql_type: SqlType, rows: NDArray[np.intp]) -> pa.Array:
@@ -140,7 +142,7 @@ def _size_bytes(column: JoinedColumn | None, rows: int) -> int:
     if isinstance(column, TextColumn):
         return int(column.values.nbytes)
     if isinstance(column, DictionaryColumn) and isinstance(column.values, TextColumn):
-        return int(column.codes.nbytes)
+        return int(column.codes.nbytes) + int(column.values.values.nbytes)
     return rows * _VALUE_BYTES
 
 
