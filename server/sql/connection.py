@@ -235,7 +235,7 @@ class PostgresConnection(TransportConnection):
 
     def _release_portal(self, portal: Portal[StatementPlan, BoundStatement]) -> None:
         cursor = portal.cursor.cursor
-        if cursor is not None:
+        if cursor is not None and not cursor.rows.is_finished:
             self._services.workers.submit(cursor.rows.close)
 
     def _refuse_before_logon(self, problem: str) -> None:
