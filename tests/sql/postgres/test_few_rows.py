@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from server.sql.postgres.few_rows import MAX_FEW_ROWS
-from server.sql.postgres.formats import ColumnFormat, encode_data_rows
+from server.sql.postgres.formats import encode_data_rows
+from server.sql.postgres.pieces import ColumnFormat
 from server.sql.postgres.types import BOOL, FLOAT8, INT2, INT4, INT8, TEXT, VARCHAR
 
 ROWS = 400
