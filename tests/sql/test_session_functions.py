@@ -129,13 +129,26 @@ def test_explain_of_pg_notify_publishes_nothing(connection: psycopg.Connection[A
         ("'work', 'INSERT'", True),
         ("'work', 'DELETE'", False),
         ("'orders'::regclass, 'INSERT'", True),
+        ("'orders', 'SELECT'", True),
+        ("'pg_class', 'SELECT'", True),
+        ("99999, 'SELECT'", None),
+        ("99999, 'INSERT'", None),
         ("(SELECT oid FROM pg_class WHERE relname = 'prices'), 'UPDATE'", False),
     ],
 )
 def test_privileges_are_the_permission_to_publish(
-    connection: psycopg.Connection[Any], arguments: str, expected: bool
+    connection: psycopg.Connection[Any], arguments: str, expected: bool | None
 ) -> None:
     assert value(connection, f"SELECT has_table_privilege({arguments})") is expected
+
+
+@pytest.mark.parametrize("privilege", ["SELECT", "INSERT"])
+def test_privileges_need_a_table(connection: psycopg.Connection[Any], privilege: str) -> None:
+    for table in ("'nothing'", "'amps.nothing'", "'nothing'::text"):
+        with pytest.raises(psycopg.errors.UndefinedTable, match="nothing"):
+            connection.execute(f"SELECT has_table_privilege({table}, '{privilege}')")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        connection.execute(f"SELECT has_table_privilege(%s, '{privilege}')", ("nothing",))
 
 
 def test_privileges_of_columns_are_those_of_the_table(connection: psycopg.Connection[Any]) -> None:

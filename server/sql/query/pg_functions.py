@@ -125,8 +125,10 @@ LOOKUPS: Final = {
     "pg_catalog._definitions UNION ALL SELECT attname, attrelid, attnum FROM "
     "pg_catalog.pg_attribute) AS _l WHERE _l._a = ? AND _l._b = ?",
     "pg_get_constraintdef": DEFINITION,
-    "privileges": "SELECT ? IN (SELECT oid FROM pg_catalog._privileges "
-    "WHERE list_contains(?, privilege))",
+    "select_privilege": "SELECT CASE WHEN ? IS NOT NULL AND coalesce(TRY_CAST(? AS UINTEGER) IN "
+    "(SELECT oid FROM pg_catalog.pg_class), true) THEN true END",
+    "privileges": "SELECT CASE WHEN ? IN (SELECT oid FROM pg_catalog.pg_class) "
+    "THEN ? IN (SELECT oid FROM pg_catalog._privileges WHERE list_contains(?, privilege)) END",
     "to_regtype": "SELECT min(_v) FROM (SELECT oid AS _v, name AS _a "
     "FROM pg_catalog._type_names) AS _l WHERE _l._a = ?",
     "to_regclass": "SELECT min(_v) FROM (SELECT oid AS _v, relname AS _a FROM pg_catalog.pg_class "

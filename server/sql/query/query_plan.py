@@ -27,6 +27,8 @@ from server.sql.query.errors import (
     DuckDbError,
     SqlError,
 )
+from server.sql.query.joined_names import check_distinct_tables, resolve_natural_joins
+from server.sql.query.literals import type_literals
 from server.sql.query.names import (
     CommonTables,
     NameResolver,
@@ -106,7 +108,9 @@ class QueryPlan:
         fold_identifiers(tree)
         self._output_names = output_names(tree)
         self._original = tree.copy()
-        self.parameter_oids = infer_parameters(tree, resolver.bind(self._original), declared_oids)
+        references = resolver.bind(self._original)
+        check_distinct_tables(self._original, references)
+        self.parameter_oids = infer_parameters(tree, references, declared_oids)
         rewriter = ExpressionRewriter(
             session,
             resolver,
@@ -118,6 +122,8 @@ class QueryPlan:
         tree = rewriter.rewrite(tree)
         _drop_schema_qualifiers(tree)
         self.references = resolver.bind(tree)
+        type_literals(tree, self.references)
+        resolve_natural_joins(tree, self.references)
         self._versions = take_versions(tree, self.references)
         self.tree = tree
         self.warnings = list(dict.fromkeys(resolver.warnings))

@@ -473,13 +473,16 @@ class ExpressionRewriter:
         if len(arguments) < 2 or not isinstance(arguments[-1], exp.Literal):
             return self._privilege(arguments)
         wanted = set(re.findall(r"[A-Z]+", arguments[-1].name.upper()))
-        if "SELECT" in wanted:
-            return exp.Boolean(this=True)
-        names = [exp.Literal.string(name) for name in _WRITES if name in wanted]
         table = arguments[-2]
-        if isinstance(table, exp.Literal) and table.is_string:
-            table = exp.Literal.number(self._object_oid(table.name, "regclass"))
-        return _subquery(LOOKUPS["privileges"], table, exp.Array(expressions=names))
+        if isinstance(table, exp.Cast) and type_name(table.to) in ("text", "varchar"):
+            table = table.this
+        is_text = isinstance(table, exp.Literal) and table.is_string
+        if is_text or isinstance(table, exp.Parameter):
+            table = self._object(table, "regclass", is_shown=False)
+        if "SELECT" in wanted:
+            return _subquery(LOOKUPS["select_privilege"], table)
+        names = [exp.Literal.string(name) for name in _WRITES if name in wanted]
+        return _subquery(LOOKUPS["privileges"], table, table, exp.Array(expressions=names))
 
     def _encode(self, arguments: list[exp.Expr]) -> exp.Expr | None:
         return _codec(arguments, {"hex": "SELECT lower(hex(?))", "base64": "SELECT base64(?)"})

@@ -27,7 +27,8 @@ from sqlglot import exp
 from server.sql.query import pg_types
 from server.sql.query.column_names import output_names
 from server.sql.query.duckdb_errors import translate
-from server.sql.query.errors import DuckDbError
+from server.sql.query.errors import DuckDbError, SqlError
+from server.sql.query.literals import type_literals
 from server.sql.query.lru_cache import LruCache
 from server.sql.query.names import TableReference, relation_of
 from server.sql.query.parameters import infer_parameters
@@ -279,6 +280,10 @@ def make_plan(
     if names is None:  # a star
         names = [output for output in outputs if isinstance(output, str)]
     references = () if reference is None else (reference,)
+    try:
+        type_literals(tree, references)
+    except SqlError:
+        return None
     oids = infer_parameters(tree, references, declared_oids)
     return ScanOnlyPlan(tree, reference, outputs, names, oids)
 

@@ -98,12 +98,14 @@ class Column(NamedTuple):
         description: shown by `\\d+` and by tools.
         path: the field in filters of the expression language, such as `/a/b`; None if filters
             cannot read the column, so that conditions on it are never pushed down.
+        is_metadata: whether it is no field of the record: NATURAL JOIN does not compare it.
     """
 
     name: str
     type: SqlType
     description: str = ""
     path: str | None = None
+    is_metadata: bool = False
 
 
 class Table(NamedTuple):

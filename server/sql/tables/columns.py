@@ -53,26 +53,30 @@ _MAX_CHUNK_BYTES: Final = 256 * 1024
 _TEXT_MODULES: Final = ("JsonType", "FixType", "XmlType")
 
 
+def _metadata(name: str, kind: SqlType, description: str) -> Column:
+    return Column(name, kind, description, is_metadata=True)
+
+
 class Metadata(Enum):
     """The metadata that tables have as columns: of records, of messages, of entries of the log."""
 
-    TOPIC = Column("_topic", SqlType.TEXT, "the logical topic")
-    KEY = Column("_key", SqlType.TEXT, "the SOW key")
-    TXID = Column("_txid", SqlType.BIGINT, "the place in the log of this instance")
-    TIMESTAMP = Column("_timestamp", SqlType.TIMESTAMPTZ, "the time of the last update")
-    BOOKMARK = Column("_bookmark", SqlType.TEXT, "the bookmark of the last update")
-    CORRELATION_ID = Column("_correlation_id", SqlType.TEXT, "the publisher's correlation id")
-    EXPIRES = Column("_expires", SqlType.TIMESTAMPTZ, "the time at which the record expires")
-    CLIENT = Column("_client", SqlType.TEXT, "the publisher's number, as in bookmarks")
-    USER = Column("_user", SqlType.TEXT, "the publisher's user")
-    COMMAND = Column("_command", SqlType.TEXT, "publish, delta_publish or sow_delete")
-    STATE = Column("_state", SqlType.TEXT, "waiting, leased, or why it cannot be delivered")
-    LEASE_UNTIL = Column("_lease_until", SqlType.TIMESTAMPTZ, "the end of the lease")
-    CONSUMER = Column("_consumer", SqlType.TEXT, "the client that has leased the message")
-    ATTEMPTS = Column("_attempts", SqlType.BIGINT, "deliveries so far, a lease included")
-    BODY = Column("_body", SqlType.TEXT, "the message")
-    BINARY_BODY = Column("_body", SqlType.BYTEA, "the message")
-    SEQUENCE = Column("\0sequence", SqlType.BIGINT, "the sequence of the last change")
+    TOPIC = _metadata("_topic", SqlType.TEXT, "the logical topic")
+    KEY = _metadata("_key", SqlType.TEXT, "the SOW key")
+    TXID = _metadata("_txid", SqlType.BIGINT, "the place in the log of this instance")
+    TIMESTAMP = _metadata("_timestamp", SqlType.TIMESTAMPTZ, "the time of the last update")
+    BOOKMARK = _metadata("_bookmark", SqlType.TEXT, "the bookmark of the last update")
+    CORRELATION_ID = _metadata("_correlation_id", SqlType.TEXT, "the publisher's correlation id")
+    EXPIRES = _metadata("_expires", SqlType.TIMESTAMPTZ, "the time at which the record expires")
+    CLIENT = _metadata("_client", SqlType.TEXT, "the publisher's number, as in bookmarks")
+    USER = _metadata("_user", SqlType.TEXT, "the publisher's user")
+    COMMAND = _metadata("_command", SqlType.TEXT, "publish, delta_publish or sow_delete")
+    STATE = _metadata("_state", SqlType.TEXT, "waiting, leased, or why it cannot be delivered")
+    LEASE_UNTIL = _metadata("_lease_until", SqlType.TIMESTAMPTZ, "the end of the lease")
+    CONSUMER = _metadata("_consumer", SqlType.TEXT, "the client that has leased the message")
+    ATTEMPTS = _metadata("_attempts", SqlType.BIGINT, "deliveries so far, a lease included")
+    BODY = _metadata("_body", SqlType.TEXT, "the message")
+    BINARY_BODY = _metadata("_body", SqlType.BYTEA, "the message")
+    SEQUENCE = _metadata("\0sequence", SqlType.BIGINT, "the sequence of the last change")
     """It is no column of tables: statements that change records read it."""
 
 
