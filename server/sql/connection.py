@@ -31,6 +31,7 @@ from server.sql.client_log import (
     note_input,
     printable,
 )
+from server.sql.copy_input import CopySource
 from server.sql.engine_thread import Post, make_post
 from server.sql.live.channels import NotificationQueue
 from server.sql.live.statements import LiveStatements
@@ -38,6 +39,8 @@ from server.sql.postgres import messages
 from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
 from server.sql.postgres.events import (
     BindRequested,
+    CopyFailed,
+    CopyReceived,
     Event,
     ExecuteRequested,
     ParseRequested,
@@ -141,7 +144,7 @@ class PostgresConnection(TransportConnection):
         self._cancel_key: CancelKey | None = None
         self._output: StatementOutput | None = None  # of the statement in progress
         self._is_running = False  # a worker thread runs it, or is about to
-        self._wait: LiveWait | None = None  # what it waits for, while no thread runs it
+        self._wait: LiveWait | CopySource | None = None  # while no thread runs it
         self._cancellation: Cancellation | None = None
         self._window: Final = OutputWindow()
         self._arrived_bytes = 0  # posted output that has arrived here, and has not been read
@@ -250,6 +253,8 @@ class PostgresConnection(TransportConnection):
 
     def _advance(self) -> None:
         """Handle events until one of them has to wait, or others have waited long enough."""
+        if isinstance(self._wait, CopySource):
+            self._receive_copy(self._wait)
         elapsed = self._engine.scheduler.elapsed
         end_s = elapsed() + _SLICE_S
         with self._gathering():
@@ -266,7 +271,8 @@ class PostgresConnection(TransportConnection):
         self._adjust_reading()
 
     def _adjust_reading(self) -> None:
-        wants_pause = self._protocol.wants_pause and not self._is_lost
+        is_copying = isinstance(self._wait, CopySource)  # so it waits for the rest of a message
+        wants_pause = self._protocol.wants_pause and not (self._is_lost or is_copying)
         if wants_pause != self._is_reading_paused:
             self._is_reading_paused = wants_pause
             if wants_pause:
@@ -512,8 +518,18 @@ class PostgresConnection(TransportConnection):
         else:
             self._note_reading()
 
-    def _wait_for(self, wait: LiveWait) -> None:
-        """Suspend the statement until there are changes to send."""
+    def _receive_copy(self, source: CopySource) -> None:
+        """Pass the next data of a COPY to the statement that waits for them."""
+        match self._protocol.next_copy_event():
+            case CopyReceived(data):
+                source.add(data)
+            case CopyFailed(reason):
+                source.fail(reason)
+            case ProtocolFailed() | Terminated() as end:
+                self._handle(end)
+
+    def _wait_for(self, wait: LiveWait | CopySource) -> None:
+        """Suspend the statement until there are changes to send, or data of the client."""
         self._is_running = False
         self._meter.suspend()
         if self._is_lost:
@@ -524,6 +540,8 @@ class PostgresConnection(TransportConnection):
         self._note_reading()
         if self._cancellation is not None and self._cancellation.is_cancelled:
             wait.wake()
+        if isinstance(wait, CopySource):
+            self._advance()
 
     def _resume(self) -> None:
         """Continue with a statement that has waited for changes."""

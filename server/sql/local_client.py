@@ -24,11 +24,13 @@ from server.security.authentication import Admission, ImmediateAuthenticator
 from server.sql.connection import PostgresConnection
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.server_messages import (
+    CopyInMessage,
     ErrorMessage,
     KeyMessage,
     ReadyMessage,
     ServerMessage,
     ServerMessageReader,
+    copy_fail_message,
     query_message,
     startup_message,
 )
@@ -217,7 +219,10 @@ class LocalClient:
             data = b""
         if not data:
             raise LocalConnectionLostError("the connection was closed")
-        return list(self._messages.feed(data))
+        messages = list(self._messages.feed(data))
+        if any(isinstance(message, CopyInMessage) for message in messages):
+            self._writer.write(copy_fail_message("there are no data here; use psql's \\copy"))
+        return messages
 
     def close(self) -> None:
         """End the connection, and cancel its statement."""

@@ -11,7 +11,8 @@ What belongs to a protocol is with its connections: portals, cursors and transac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from server.sql.query.live_terms import TopicName
@@ -19,6 +20,7 @@ from server.sql.query.statement import Statement, StatementKind
 from server.sql.tables.errors import ColumnsWidenedError
 
 if TYPE_CHECKING:
+    from server.sql.copy_input import CopySource
     from server.sql.live.rows import LiveRows
     from server.sql.live.statements import LiveStatements
     from server.sql.postgres.types import ResultColumn
@@ -28,7 +30,14 @@ if TYPE_CHECKING:
     from server.sql.query.results import Description, QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
-    from server.sql.write.writer import ColumnCheck, StatementWriter, WriteSteps
+    from server.sql.write.write_task import WriteOutcome
+    from server.sql.write.writer import (
+        ColumnCheck,
+        CopyTarget,
+        StatementWriter,
+        WriteResult,
+        WriteSteps,
+    )
 
 MAX_OPEN_RESULTS: Final = 10
 """Results of a client that are not at their end: each keeps the records that it reads."""
@@ -212,6 +221,16 @@ class StatementExecutor:
     ) -> WriteSteps:
         """Execute a statement that writes; see `StatementWriter.run`."""
         return self._writer.run(statement, parameters, parameter_types, cancellation, check_columns)
+
+    def prepare_copy(self, statement: Statement) -> CopyTarget:
+        """Return the columns of a COPY FROM STDIN; see `StatementWriter.prepare_copy`."""
+        return self._writer.prepare_copy(statement)
+
+    def copy(
+        self, target: CopyTarget, source: CopySource, cancellation: Cancellation
+    ) -> Generator[CopySource | Future[WriteOutcome], None, WriteResult]:
+        """Execute a COPY FROM STDIN; see `StatementWriter.copy`."""
+        return self._writer.copy(target, source, cancellation)
 
     def apply(self, statement: Statement) -> None:
         """Execute a statement that has an effect only: a setting, LISTEN, UNLISTEN or NOTIFY.

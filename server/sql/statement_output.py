@@ -20,6 +20,7 @@ from server.sql.row_cursor import RowCursor
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from server.sql.copy_input import CopySource
     from server.sql.postgres.types import ResultColumn
 
 
@@ -33,13 +34,14 @@ class Output(NamedTuple):
     Attributes:
         data: the bytes.
         rows: the number of rows in them.
-        wait: the wait for changes, after which the statement goes on; None to go on at once.
+        wait: the wait for changes, or for data of a COPY, after which the statement goes on; None
+            to go on at once.
         awaited: a write, after which the statement goes on; it occupies no thread until then.
     """
 
     data: bytes
     rows: int = 0
-    wait: LiveWait | None = None
+    wait: LiveWait | CopySource | None = None
     awaited: Future[Any] | None = None
 
 

@@ -12,10 +12,12 @@ statement that writes takes effect by itself (`TransactionBlock`).
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakSet
 
+from server.sql.copy_input import CopySource
 from server.sql.copy_output import CopyEncoder
 from server.sql.cursors import Cursors, OpenCursor
 from server.sql.live.feed import LiveWait
@@ -59,7 +61,8 @@ if TYPE_CHECKING:
     from server.sql.query.session import SqlSession
     from server.sql.query.statement import CopyFormat
     from server.sql.statement_executor import StatementExecutor
-    from server.sql.write.writer import WriteResult
+    from server.sql.write.write_task import WriteOutcome
+    from server.sql.write.writer import WriteResult, WriteSteps
 
 
 _NO_ACTIVE_TRANSACTION: Final = "25P01"
@@ -429,6 +432,8 @@ class StatementRunner:
                     statement, cancellation, parameters, parameter_types
                 )
                 return f"{statement.tag} {result.row_count}"
+            case StatementKind.COPY_IN:
+                return (yield from self._copy_in(statement, cancellation))
             case StatementKind.SET | StatementKind.RESET | StatementKind.DISCARD:
                 yield from self._change_settings(statement)
             case (
@@ -520,10 +525,35 @@ class StatementRunner:
             parameter_types,
             lambda columns: check_unchanged(described, to_result_columns(columns)),
         )
+        return (yield from self._follow(steps, is_in_block=is_in_block))
+
+    def _copy_in(
+        self, statement: Statement, cancellation: Cancellation
+    ) -> Generator[Output, None, str]:
+        """Write the rows of a COPY FROM STDIN; return its tag."""
+        is_in_block = self.transaction_status is not TransactionStatus.IDLE
+        self._block.check_write("COPY FROM", is_in_block=is_in_block)
+        target = self._executor.prepare_copy(statement)
+        is_binary = statement.copy is not None and statement.copy.format == "binary"
+        yield Output(messages.copy_in_response(len(target.oids), binary=is_binary))
+        steps = self._executor.copy(target, CopySource(), cancellation)
+        result = yield from self._follow(steps, is_in_block=is_in_block)
+        return f"{statement.tag} {result.row_count}"
+
+    def _follow(
+        self,
+        steps: Generator[CopySource | Future[WriteOutcome], None, WriteResult] | WriteSteps,
+        *,
+        is_in_block: bool,
+    ) -> Generator[Output, None, WriteResult]:
+        """Execute the steps of a statement that writes, and count its rows."""
         written = 0
         try:
             while True:
                 awaited = next(steps)
+                if isinstance(awaited, CopySource):
+                    yield Output(b"", wait=awaited)
+                    continue
                 yield Output(b"", awaited=awaited)
                 written += awaited.result().count
         except StopIteration as end:

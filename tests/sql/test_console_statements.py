@@ -149,6 +149,9 @@ def test_statements_write_as_the_user_may(server: Console) -> None:
         {"tag": "INSERT 0 1"}
     ]
     assert server.lines("SELECT bid FROM prices WHERE symbol = 'X'")[1]["rows"] == [["1"]]
+    refused = server.error("COPY prices (symbol) FROM STDIN")
+    assert refused["code"] == "57014"
+    assert "there are no data here" in refused["message"]
 
 
 def test_more_rows_come_when_they_are_asked_for(server: Console) -> None:

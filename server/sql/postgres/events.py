@@ -160,6 +160,26 @@ class ExecuteRequested(NamedTuple, Generic[PlanT, CursorT]):
     row_limit: int
 
 
+class CopyReceived(NamedTuple):
+    """Data of a COPY, while a statement is unanswered; no answer needed.
+
+    Attributes:
+        data: the data; None for their end.
+    """
+
+    data: bytes | None
+
+
+class CopyFailed(NamedTuple):
+    """The client ends the data of a COPY by a failure; no answer needed.
+
+    Attributes:
+        reason: its message.
+    """
+
+    reason: str
+
+
 class SyncRequested(NamedTuple):
     """The end of a sequence of the extended protocol: `ready`, or `fail` if a commit does."""
 
@@ -186,3 +206,5 @@ Event = (
     | SyncRequested
     | Terminated
 )
+
+CopyEvent = CopyReceived | CopyFailed | ProtocolFailed | Terminated

@@ -613,6 +613,17 @@ def copy_out_response(formats: Sequence[int], *, binary: bool = False) -> bytes:
     return _message(b"H", head + b"".join(map(_INT16.pack, formats)))
 
 
+def copy_in_response(column_count: int, *, binary: bool = False) -> bytes:
+    """Encode the request for the data of COPY FROM STDIN.
+
+    Args:
+        column_count: the number of columns.
+        binary: whether the data have the binary format of COPY.
+    """
+    head = bytes([binary]) + _INT16.pack(column_count)
+    return _message(b"G", head + _INT16.pack(binary) * column_count)
+
+
 def copy_data(data: bytes) -> bytes:
     """Encode data of COPY TO STDOUT, one row as a rule."""
     return _message(b"d", data)

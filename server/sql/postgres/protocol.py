@@ -17,7 +17,8 @@ States, and the events of each:
                     DescribePortalRequested, ExecuteRequested, SyncRequested; Terminated
     closed          none
 
-In any of them, `Reply` carries bytes that the caller writes without more ado, and `ProtocolFailed`
+While a statement is unanswered that copies data of the client, `next_copy_event` returns these. In
+any state, `Reply` carries bytes that the caller writes without more ado, and `ProtocolFailed`
 the last ones of a connection that broke the protocol. The protocol object keeps prepared statements
 and portals by their names. An error in the extended protocol makes it skip all messages up to the
 next Sync. Source: PostgreSQL 16 documentation, 55.2 (message flow);
@@ -41,6 +42,9 @@ from server.sql.postgres.errors import (
 )
 from server.sql.postgres.events import (
     BindRequested,
+    CopyEvent,
+    CopyFailed,
+    CopyReceived,
     DescribePortalRequested,
     DescribeStatementRequested,
     Event,
@@ -75,6 +79,8 @@ from server.sql.postgres.startup import read_startup
 from server.sql.postgres.types import ResultColumn
 
 MAX_MESSAGE_SIZE: Final = 64 * 1024 * 1024
+MAX_COPY_MESSAGES: Final = 1000
+"""Messages with data of a COPY that are taken at once."""
 MAX_READ_AHEAD: Final = 256 * 1024
 """Bytes of later messages that are buffered while the caller works on one."""
 
@@ -132,6 +138,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._mechanisms: tuple[str, ...] = ()  # of SASL; empty if a password is expected
         self._sasl_started = False
         self._skips_to_sync = False
+        self._copy_end: messages.CopyDone | messages.CopyFail | messages.Terminate | None = None
         # The result formats, and the size of the parameters, of the latest BindRequested.
         self._bind: tuple[tuple[int, ...], int] = ((), 0)
         self._named: Final = NamedStatements[PlanT, CursorT](release, max_message_size)
@@ -190,6 +197,46 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
                 self._unanswered = event
             return event
         return None
+
+    def next_copy_event(self) -> CopyEvent | None:
+        """Return the next data of a COPY, while the statement that copies is unanswered.
+
+        Returns:
+            None if more bytes are needed.
+        """
+        try:
+            pieces = self._take_copy_data()
+        except ProtocolViolationError as error:
+            return self._violation(Diagnostic(error.sqlstate, str(error), FATAL))
+        if pieces:
+            return CopyReceived(b"".join(pieces))
+        end, self._copy_end = self._copy_end, None
+        match end:
+            case messages.CopyDone():
+                return CopyReceived(None)
+            case messages.CopyFail(reason):
+                return CopyFailed(reason)
+            case messages.Terminate():
+                self.close()
+                return Terminated()
+        return None
+
+    def _take_copy_data(self) -> list[bytes]:
+        """Return the data of complete messages, and note their end."""
+        pieces: list[bytes] = []
+        while self._copy_end is None and len(pieces) < MAX_COPY_MESSAGES:
+            match self._take_message():
+                case messages.CopyData(data):
+                    pieces.append(data)
+                case messages.Sync() | messages.Flush():
+                    pass  # they precede the data in the extended protocol
+                case messages.CopyDone() | messages.CopyFail() | messages.Terminate() as end:
+                    self._copy_end = end
+                case None:
+                    break
+                case _:
+                    raise ProtocolViolationError("unexpected message during COPY from stdin")
+        return pieces
 
     def close(self) -> None:
         """Release all portals: the connection is lost."""
@@ -540,4 +587,5 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         if event is None or not isinstance(event, expected):
             raise ProtocolMisuseError(f"no answer to {type(event).__name__}")
         self._unanswered = None
+        self._copy_end = None  # of a COPY that has failed before it
         return event

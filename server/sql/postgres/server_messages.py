@@ -61,6 +61,10 @@ class ErrorMessage(NamedTuple):
     diagnostic: Diagnostic
 
 
+class CopyInMessage(NamedTuple):
+    """CopyInResponse: a statement asks for data."""
+
+
 class KeyMessage(NamedTuple):
     """BackendKeyData: what cancels a statement of the connection.
 
@@ -84,7 +88,13 @@ class ReadyMessage(NamedTuple):
 
 
 ServerMessage: TypeAlias = (
-    ColumnsMessage | RowMessage | TagMessage | ErrorMessage | KeyMessage | ReadyMessage
+    ColumnsMessage
+    | RowMessage
+    | TagMessage
+    | ErrorMessage
+    | CopyInMessage
+    | KeyMessage
+    | ReadyMessage
 )
 
 
@@ -103,6 +113,12 @@ def query_message(text: str) -> bytes:
     """Encode the request to execute statements (Query)."""
     content = _string(text)
     return b"Q" + _INT32.pack(len(content) + 4) + content
+
+
+def copy_fail_message(reason: str) -> bytes:
+    """Encode the refusal to send data (CopyFail)."""
+    content = _string(reason)
+    return b"f" + _INT32.pack(len(content) + 4) + content
 
 
 class ServerMessageReader:
@@ -141,6 +157,8 @@ def _decode(code: bytes, content: bytes) -> ServerMessage | None:
             return TagMessage("")
         case b"E":
             return ErrorMessage(_diagnostic(content))
+        case b"G":
+            return CopyInMessage()
         case b"K":
             return KeyMessage(*_TWO_INT32.unpack(content))
         case b"Z":

@@ -39,6 +39,7 @@ class StatementKind(Enum):
     SELECT = "select"
     EXPLAIN = "explain"
     COPY_OUT = "copy out"
+    COPY_IN = "copy in"
     SHOW = "show"
     SET = "set"
     RESET = "reset"
@@ -59,7 +60,7 @@ class StatementKind(Enum):
 
 
 class CopyFormat(NamedTuple):
-    """The output format of COPY.
+    """The format of the data of COPY.
 
     Attributes:
         format: text, csv or binary.
@@ -68,6 +69,7 @@ class CopyFormat(NamedTuple):
         header: a first line has the names of the columns.
         quote: the quotation mark of csv.
         escape: the character before a quotation mark within quotes.
+        matches_header: the names of that line have to be those of the columns.
     """
 
     format: str = "text"
@@ -76,6 +78,7 @@ class CopyFormat(NamedTuple):
     header: bool = False
     quote: str = '"'
     escape: str = '"'
+    matches_header: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ class Statement:
             statements that write get a count after it.
         offset: offset of the statement in the text of all, to correct positions of errors.
         tree: the query of SELECT, EXPLAIN, COPY_OUT and DECLARE; the statement of WRITE, or of
-            COPY_OUT with RETURNING; of SUBSCRIBE TO a query of its moment, if it has one.
+            COPY_OUT with RETURNING; of SUBSCRIBE TO a query of its moment, if it has one. Of
+            COPY_IN an INSERT into the columns, whose own rows mean nothing.
         parameter_count: the number of parameters `$1`, `$2`, ...
         name: the setting of SET, SHOW and RESET (ALL for all); the cursor of DECLARE, FETCH, MOVE
             and CLOSE, the prepared statement of DEALLOCATE, None for all; the savepoint; the target
@@ -99,7 +103,7 @@ class Statement:
         count: the number of rows of FETCH and MOVE; None for all.
         options: words: of EXPLAIN (ANALYZE, VERBOSE), of DECLARE (HOLD, BINARY, SCROLL), of
             BEGIN and SET TRANSACTION (READ ONLY).
-        copy: the format of COPY_OUT.
+        copy: the format of COPY_OUT and COPY_IN.
         live: the terms of a SUBSCRIBE, which COPY_OUT and DECLARE may have in place of a query.
         topic: the topic of LISTEN, UNLISTEN and NOTIFY; None for all.
         timeout_s: how long FETCH waits for changes, in seconds; None until there is one.
@@ -263,12 +267,7 @@ class _Reader:
         direction = self._next_text().upper()
         target = self._next_text().upper()
         if direction == "FROM":
-            raise SqlError(
-                FEATURE_NOT_SUPPORTED,
-                "COPY FROM is not supported",
-                hint="Write by INSERT, with many rows per statement.",
-                position=self._offset + 1,
-            )
+            return self._copy_in(source, target)
         if target != "STDOUT":
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
@@ -291,6 +290,34 @@ class _Reader:
             raise dialect.syntax_error_at(None, self._all)
         copy = self._copy_format()
         return self._with_tree(StatementKind.COPY_OUT, "COPY", tree, copy=copy)
+
+    def _copy_in(self, source: list[Token], target: str) -> Statement:
+        from server.sql.query import dialect
+
+        if target != "STDIN":
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "COPY reads no file of the server",
+                hint="Use COPY ... FROM STDIN, or psql's \\copy.",
+                position=self._offset + 1,
+            )
+        if not source or _is_mark(source[0], "("):
+            raise dialect.syntax_error_at(source[0] if source else None, self._all)
+        table, columns = self._copied_table(source)
+        if columns == "*":
+            raise SqlError(
+                FEATURE_NOT_SUPPORTED,
+                "COPY FROM needs the names of the columns",
+                hint="Columns have the order in which fields were first seen, which differs between"
+                " instances: write COPY topic (column, ...), or (_body) for whole messages.",
+                position=self._offset + 1,
+            )
+        insert = f"INSERT INTO {table} ({columns}) SELECT NULL"
+        tree = dialect.parse_query(dialect.tokenize(insert), insert)
+        copy = self._copy_format()
+        self._accept(")")
+        self._expect_end()
+        return self._statement(StatementKind.COPY_IN, "COPY", tree=tree, copy=copy)
 
     def _copy_returning(self, tokens: list[Token]) -> Statement:
         """Read COPY of a statement that writes, which has to return rows."""
@@ -794,7 +821,8 @@ def copy_format(options: dict[str, str]) -> CopyFormat:
     if name not in ("text", "csv", "binary"):
         raise SqlError(INVALID_PARAMETER_VALUE, f'COPY format "{name}" not recognized')
     is_csv = name == "csv"
-    header = options.pop("HEADER", "false").lower() in ("true", "on", "1")
+    given = options.pop("HEADER", "false").lower()
+    header = given in ("true", "on", "1", "match")
     delimiter = options.pop("DELIMITER", "," if is_csv else "\t")
     null = options.pop("NULL", "" if is_csv else "\\N")
     quote = options.pop("QUOTE", '"')
@@ -809,4 +837,4 @@ def copy_format(options: dict[str, str]) -> CopyFormat:
         )
     if encoding.upper().replace("-", "") != "UTF8":
         raise SqlError(INVALID_PARAMETER_VALUE, "the only encoding is UTF8")
-    return CopyFormat(name, delimiter, null, header, quote, escape)
+    return CopyFormat(name, delimiter, null, header, quote, escape, given == "match")

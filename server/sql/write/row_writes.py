@@ -200,23 +200,48 @@ def result_rows(result: QueryResult) -> Iterator[tuple[object, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def limited(rows: Iterable[RowWrite]) -> Iterator[RowWrite]:
-    """Yield rows, within the limit of their memory."""
-    total = 0
-    for row in rows:
-        total += _ROW_BYTES
-        match row:
-            case InsertedMessage(body) | Upsert(body):
-                total += len(body)
-            case RecordUpdate(_, fields):
-                total += sum(len(value) for _, value in fields if isinstance(value, str))
-        if total > MAX_WRITE_BYTES:
-            raise SqlError(
-                OUT_OF_MEMORY,
-                f"the messages of the statement take more than {MAX_WRITE_BYTES >> 20} MB",
-                hint="Write them by several statements.",
-            )
-        yield row
+class RowBuffer:
+    """The rows of one statement, within the limit of their memory.
+
+    Attributes:
+        rows: the rows.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Final[list[RowWrite]] = []
+        self._bytes = 0
+
+    def extend(self, rows: Iterable[RowWrite]) -> None:
+        """Add rows.
+
+        Raises:
+            SqlError: they take too much memory.
+        """
+        for row in rows:
+            self._bytes += _ROW_BYTES
+            match row:
+                case InsertedMessage(body) | Upsert(body):
+                    self._bytes += len(body)
+                case RecordUpdate(_, fields):
+                    self._bytes += sum(len(value) for _, value in fields if isinstance(value, str))
+            if self._bytes > MAX_WRITE_BYTES:
+                raise SqlError(
+                    OUT_OF_MEMORY,
+                    f"the messages of the statement take more than {MAX_WRITE_BYTES >> 20} MB",
+                    hint="Write them by several statements.",
+                )
+            self.rows.append(row)
+
+
+def collect_rows(rows: Iterable[RowWrite]) -> list[RowWrite]:
+    """Return the rows of a statement.
+
+    Raises:
+        SqlError: they take too much memory.
+    """
+    buffer = RowBuffer()
+    buffer.extend(rows)
+    return buffer.rows
 
 
 def identity(row: RowWrite) -> tuple[str, str]:

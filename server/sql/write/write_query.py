@@ -47,6 +47,7 @@ class WriteQuery(NamedTuple):
         metadata: the metadata that are written, in the order of the columns.
         query: the query for the rows.
         source: the tables that it reads.
+        types: the types of the columns of INSERT; None for fields that are new.
         topic: the topic as the user sees it; None if it is no table.
     """
 
@@ -56,6 +57,7 @@ class WriteQuery(NamedTuple):
     metadata: tuple[str, ...]
     query: Statement
     source: TableSource
+    types: tuple[SqlType | None, ...] = ()
     topic: SessionTopic | None = None
 
 
@@ -91,13 +93,13 @@ def plan_insert(
     columns = {name: target.find_column(name) for name in write.columns if name not in metadata}
     _check_insert(write, target, columns, metadata)
     assert write.source is not None  # noqa: S101 - of INSERT
-    types = [
+    types = tuple(
         _metadata_type(name, target) if name in metadata else columns[name].sql_type
         for name in write.columns
-    ]
+    )
     source = _with_types(write.source, types, parameter_types)
     query = _as_query(statement, source)
-    return WriteQuery(write, target, columns, metadata, query, tables)
+    return WriteQuery(write, target, columns, metadata, query, tables, types)
 
 
 def plan_change(

@@ -13,11 +13,15 @@ executed again for it, as PostgreSQL does it (READ COMMITTED).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from server.sql.copy_input import CopyDecoder, CopySource, make_decoder
 from server.sql.engine_thread import Post, call_engine, post_call
+from server.sql.postgres.types import TEXT
 from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
@@ -34,11 +38,12 @@ from server.sql.write.returning_query import (
     make_written_rows,
 )
 from server.sql.write.row_writes import (
+    RowBuffer,
     changes,
+    collect_rows,
     constant_row,
     identity,
     insertions,
-    limited,
     result_rows,
 )
 from server.sql.write.write_query import WriteQuery, plan_change, plan_insert
@@ -52,6 +57,7 @@ from server.sql.write.write_target import (
     require_write_permission,
 )
 from server.sql.write.write_task import (
+    RowVersion,
     RowWrite,
     WriteOutcome,
     WriteTask,
@@ -92,6 +98,20 @@ class WriteResult(NamedTuple):
 
     row_count: int
     returned: QueryResult | None = None
+
+
+class CopyTarget(NamedTuple):
+    """What a COPY FROM STDIN writes.
+
+    Attributes:
+        write: the columns, as of an INSERT.
+        oids: the types of the values.
+        decoder: decodes the data.
+    """
+
+    write: WriteQuery
+    oids: Sequence[int]
+    decoder: CopyDecoder
 
 
 class StatementWriter:
@@ -213,29 +233,83 @@ class StatementWriter:
             SqlError: the statement is wrong, `check_columns` refuses the columns of RETURNING, or
                 a row is refused; the error says how many rows were written before.
         """
-        timer = self._start_timer(cancellation)
         total = WriteOutcome()
         returned: QueryResult | None = None
         try:
-            returning: Returning | None = None
-            if statement.has_returning:
-                returning = self._plan_returning(
-                    statement, parameter_types, cancellation, check_columns
+            with self._time_limit(cancellation):
+                returning: Returning | None = None
+                if statement.has_returning:
+                    returning = self._plan_returning(
+                        statement, parameter_types, cancellation, check_columns
+                    )
+                rows = None if returning is None else returning.rows
+                yield from self._execute(
+                    statement, parameters, parameter_types, cancellation, total, rows
                 )
-            rows = None if returning is None else returning.rows
-            yield from self._execute(
-                statement, parameters, parameter_types, cancellation, total, rows
-            )
-            if returning is not None:
-                returned = self._returning.execute(
-                    returning, parameters, parameter_types, cancellation
-                )
+                if returning is not None:
+                    returned = self._returning.execute(
+                        returning, parameters, parameter_types, cancellation
+                    )
         except SqlError as error:
             raise _with_count(error, total.count) from None
-        finally:
-            if timer is not None:
-                timer.cancel()
         return WriteResult(total.count, returned)
+
+    def prepare_copy(self, statement: Statement) -> CopyTarget:
+        """Return the columns that a COPY FROM STDIN writes.
+
+        Raises:
+            SqlError: the user may not write them, or their values cannot be decoded.
+        """
+        assert statement.copy is not None  # noqa: S101 - of COPY_IN
+        write = self._prepare(statement, (), is_execution=True)
+        names = write.statement.columns
+        is_binary = statement.copy.format == "binary"
+        for name, kind in zip(names, write.types, strict=True):
+            if is_binary and kind is None:
+                raise SqlError(
+                    FEATURE_NOT_SUPPORTED,
+                    f'column "{name}" is new, and binary data do not tell its type',
+                    hint="Use the format text or csv, or INSERT a row before.",
+                )
+        oids = [TEXT if kind is None or not is_binary else kind.oid for kind in write.types]
+        return CopyTarget(write, oids, make_decoder(statement.copy, names, oids))
+
+    def copy(
+        self, target: CopyTarget, source: CopySource, cancellation: Cancellation
+    ) -> Generator[CopySource | Future[WriteOutcome], None, WriteResult]:
+        """Write the rows of a COPY FROM STDIN, when all data are there.
+
+        Yields what it waits for: data of the client, and then the write.
+
+        Args:
+            target: the columns.
+            source: the data.
+            cancellation: ends it.
+
+        Raises:
+            SqlError: the data are malformed, the client ends them by a failure, or a row is
+                refused; the error says how many rows were written before.
+        """
+        total, buffer = WriteOutcome(), RowBuffer()
+        cancellation.on_cancel(partial(self._wake, source))
+        try:
+            with self._time_limit(cancellation):
+                piece: bytes | None = b""
+                while piece is not None:
+                    yield source
+                    cancellation.check()
+                    piece = source.take()
+                    values = target.decoder.decode(piece)
+                    buffer.extend(insertions(target.write, values, target.oids))
+                if buffer.rows:
+                    yield from self._write_rows(target.write, buffer.rows, cancellation, total)
+        except SqlError as error:
+            raise _with_count(error, total.count) from None
+        return WriteResult(total.count)
+
+    def _wake(self, source: CopySource) -> None:
+        with suppress(RuntimeError):  # the instance is stopping
+            self._post(source.wake)
 
     def _execute(
         self,
@@ -255,34 +329,51 @@ class StatementWriter:
                 rows = [row for row in rows if identity(row) in pending]
             if not rows:
                 return
-            task = WriteTask(self._session, _to_learn_from(write), rows, cancellation, returned)
-            post_call(self._post, task.start)
-            yield task.outcome
-            outcome = task.outcome.result()
-            total.count += outcome.count
-            if outcome.has_new_columns:
-                self._tables.refresh()
-            if outcome.error is not None:
-                raise outcome.error
-            if not outcome.conflicts:
+            conflicts = yield from self._write_rows(write, rows, cancellation, total, returned)
+            if not conflicts:
                 return
-            pending = {(version.topic, version.key) for version in outcome.conflicts}
+            pending = {(version.topic, version.key) for version in conflicts}
         raise SqlError(
             _SERIALIZATION_FAILURE,
             "could not serialize access due to concurrent update",
             hint="Execute the statement again.",
         )
 
-    def _start_timer(self, cancellation: Cancellation) -> threading.Timer | None:
-        """Start the time limit of a statement, which holds for its writes as well."""
+    def _write_rows(
+        self,
+        write: WriteQuery,
+        rows: Sequence[RowWrite],
+        cancellation: Cancellation,
+        total: WriteOutcome,
+        returned: WrittenRows | None = None,
+    ) -> Generator[Future[WriteOutcome], None, Sequence[RowVersion]]:
+        """Write rows; return the records that have changed since they were read."""
+        task = WriteTask(self._session, _to_learn_from(write), rows, cancellation, returned)
+        post_call(self._post, task.start)
+        yield task.outcome
+        outcome = task.outcome.result()
+        total.count += outcome.count
+        if outcome.has_new_columns:
+            self._tables.refresh()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.conflicts
+
+    @contextmanager
+    def _time_limit(self, cancellation: Cancellation) -> Iterator[None]:
+        """Limit the time of a statement, its writes included."""
         own = self._settings.statement_timeout_s
         limits = [one for one in (own, self._engine.limits.statement_timeout_s) if one > 0]
         if not limits:
-            return None
+            yield
+            return
         timer = threading.Timer(min(limits), cancellation.cancel, (BY_TIMEOUT,))
         timer.daemon = True
         timer.start()
-        return timer
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     # ---- the statement
 
@@ -321,7 +412,7 @@ class StatementWriter:
         row = constant_row(write.statement, parameters, parameter_types)
         if row is not None:
             cancellation.check()
-            return list(limited(insertions(write, [row.values], row.oids)))
+            return collect_rows(insertions(write, [row.values], row.oids))
         for attempt in range(1, _MAX_PLANNED + 1):
             try:
                 result = self._engine.execute(
@@ -339,8 +430,8 @@ class StatementWriter:
         try:
             if write.statement.kind is WriteKind.INSERT:
                 oids = [column.oid for column in result.columns]
-                return list(limited(insertions(write, result_rows(result), oids)))
-            return list(limited(changes(write, result)))
+                return collect_rows(insertions(write, result_rows(result), oids))
+            return collect_rows(changes(write, result))
         finally:
             result.close()
 
