@@ -88,6 +88,7 @@ class BackupRun:
         file_count: number of files so far.
         manifest: its manifest, once it is complete.
         error: why it failed; empty if it has not.
+        is_running: True until it has failed, or is complete and expired backups are removed.
         is_aborted: set to abort it.
     """
 
@@ -96,20 +97,16 @@ class BackupRun:
     file_count: int = 0
     manifest: BackupManifest | None = None
     error: str = ""
+    is_running: bool = True
     is_aborted: Event = field(default_factory=Event)
-
-    @property
-    def is_running(self) -> bool:
-        """True until it is complete or has failed."""
-        return self.manifest is None and not self.error
 
     @property
     def state(self) -> str:
         """Its state in a sentence, which begins with running, complete or failed."""
-        if self.error:
-            return f"failed: {self.error}"
-        if self.manifest is None:
+        if self.is_running:
             return f"running: {self.file_count} files so far"
+        if self.manifest is None:
+            return f"failed: {self.error}"
         return f"complete: {self.file_count} files, {self.manifest.size} bytes"
 
     def check(self) -> None:
@@ -231,8 +228,8 @@ class InstanceBackup:
         finally:
             if run.manifest is None and writer is not None:
                 await self._on_thread(partial(shutil.rmtree, writer.path, ignore_errors=True))
-            if run.is_running:
-                run.error = "an unexpected error has ended it; the log has the details"
+                run.error = run.error or "an unexpected error has ended it, which the log has"
+            run.is_running = False
             self._task = None
             if not begun.done():
                 begun.set_result(None)
