@@ -487,10 +487,7 @@ class AsyncCommands(AsyncShell):
         inbox = inbox_of(request)
         if max_waiting is not None or request.opens_inbox:
             inbox.max_waiting = max_waiting
-        stream = AsyncMessageStream(self._stream_owner, inbox, self._decode_for(decoder))
-        if on_message is not None:
-            stream.handle_with(on_message, self._workers)
-        return stream
+        return AsyncMessageStream(self._stream_owner, inbox, self._decode_for(decoder), on_message)
 
     @property
     def _stream_owner(self) -> AsyncStreamOwner:
@@ -498,4 +495,5 @@ class AsyncCommands(AsyncShell):
             self._wait_for_message,
             self._settle_message,
             lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
+            self._workers,
         )

@@ -29,11 +29,13 @@ class StreamOwner(NamedTuple):
             `Commands.settle_message`.
         unsubscribe: ends the subscription or query with an id; the second argument is a timeout in
             seconds.
+        workers: the workers that call the handlers of streams; each adds and removes itself.
     """
 
     wait_for_message: Callable[[Callable[[], bool], TimeLimit], None]
     settle_message: Callable[[StreamInbox, Message, str | None], None]
     unsubscribe: Callable[[str, float | None], None]
+    workers: set[MessageWorker]
 
 
 class MessageStream(BaseStream):
@@ -47,11 +49,17 @@ class MessageStream(BaseStream):
     """
 
     def __init__(
-        self, owner: StreamOwner, inbox: StreamInbox, decode: Decode | None = None
+        self,
+        owner: StreamOwner,
+        inbox: StreamInbox,
+        decode: Decode | None = None,
+        on_message: MessageListener | None = None,
     ) -> None:
         super().__init__(inbox, decode)
         self._owner = owner
-        self._worker: MessageWorker | None = None
+        self._worker = (
+            None if on_message is None else MessageWorker(self, on_message, owner.workers)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -120,15 +128,6 @@ class MessageStream(BaseStream):
             return []
         others = (self._take_message() for _ in range(len(self._inbox.messages)))
         return [first, *(message for message in others if message is not None)]
-
-    def handle_with(self, handler: MessageListener, workers: set[MessageWorker]) -> None:
-        """Start to call a handler with each message; see `Client.subscribe`, on_message.
-
-        Args:
-            handler: the handler.
-            workers: the workers of the client.
-        """
-        self._worker = MessageWorker(self, handler, workers)
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until a stream with `on_message` has ended, and its last message is handled.

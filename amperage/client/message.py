@@ -91,12 +91,6 @@ class Message:
         value: _Value = self._decoded(lambda body: msgspec.json.decode(body, type=kind))
         return value
 
-    def decoded_by(self, decode: Decode) -> Message:
-        """Return a copy of the message with a decoder: other streams may have other decoders."""
-        message = Message(self.header, self.body)
-        message._decode = decode
-        return message
-
     def _decoded(self, decode: Decode) -> Any:
         try:
             return decode(self.body)

@@ -68,7 +68,9 @@ class BaseStream(ABC):
             if message.header.lease_period is None or inbox.redelivery.take_if_newest(message):
                 break
         if self._decode is not None:
-            message = message.decoded_by(self._decode)
+            # A copy: other streams of the message may have other decoders.
+            message = Message(message.header, message.body)
+            message._decode = self._decode  # noqa: SLF001 - for streams, see `Message`
         if inbox.is_leased(message):
             message._report_outcome = self._settle_message  # noqa: SLF001 - for streams, see `Message`
             message._is_settled_elsewhere = inbox.redelivery.is_settled  # noqa: SLF001 - as above
