@@ -158,7 +158,7 @@ def hard_link(source: Path, target: Path) -> bool:
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
     try:
-        os.link(source, target, follow_symlinks=False)
+        os.link(source, target)
     except OSError as error:
         if error.errno in _NO_HARD_LINK:
             return False
