@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,10 @@ from actions.registry import TRIGGERS, make_part
 if TYPE_CHECKING:
     from actions.services import ActionServices
     from config_schema.problems import Location
-    from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
+    from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse, Option
+
+SCHEDULE: Final = "amps-action-on-schedule"
+"""The trigger of actions that can be added and removed while the instance runs."""
 
 _SETTLE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping instance waits for runs that have begun or are queued."""
@@ -65,6 +69,25 @@ class ActionState:
     next_run: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedAction:
+    """An action that is provisioned and does not run yet.
+
+    Attributes:
+        spec: its description.
+        action: the action.
+        triggers: its triggers.
+    """
+
+    spec: ActionSpec
+    action: Action
+    triggers: tuple[Trigger, ...]
+
+    def discard(self) -> None:
+        """Release it, if it is not to run."""
+        self.action.close()
+
+
 class ActionRunner:
     """The actions of one instance.
 
@@ -79,6 +102,7 @@ class ActionRunner:
         self._actions: list[Action] = []
         self._triggers: list[tuple[Trigger, Action, Location]] = []
         self._parts: list[ActionPart] = []
+        self._retirements: set[asyncio.Task[None]] = set()
         for action in (*spec.actions, *default_actions(spec.actions, spec.location)):
             self._add_action(action)
 
@@ -98,6 +122,60 @@ class ActionRunner:
                 trigger.provision(self._services, action)
             except ModuleProvisionError as error:
                 raise ActionError(f"{location}: {action.name}: {error}") from None
+
+    def prepare(self, spec: ActionSpec) -> PreparedAction:
+        """Make and provision a scheduled action while the instance runs.
+
+        Raises:
+            ActionError: a module cannot be used as configured.
+        """
+        parts = _make_parts(spec)
+        action = Action(_title(spec.triggers), parts, self._services)
+        triggers = tuple(TRIGGERS[use.module](use.options) for use in spec.triggers)
+        try:
+            for part in parts:
+                part.module.provision(self._services)
+            for trigger in triggers:
+                trigger.provision(self._services, action)
+        except ModuleProvisionError as error:
+            action.close()
+            raise ActionError(f"{spec.location}: {action.name}: {error}") from None
+        return PreparedAction(spec, action, triggers)
+
+    def replace(
+        self,
+        specs: Sequence[ActionSpec],
+        removed: Sequence[ActionSpec],
+        added: list[PreparedAction],
+    ) -> None:
+        """Replace scheduled actions while the instance runs; runs that have begun or wait go on.
+
+        Args:
+            specs: all actions of the new configuration.
+            removed: those that do not run any more, as in the old configuration.
+            added: those that run from now on.
+        """
+        for spec in removed:
+            self._remove_action([action_key(one) for one in self._specs].index(action_key(spec)))
+        current = {action_key(spec): spec for spec in specs}
+        self._specs = [current.get(action_key(spec), spec) for spec in self._specs]
+        for prepared in added:
+            self._specs.append(prepared.spec)
+            self._actions.append(prepared.action)
+            for trigger in prepared.triggers:
+                self._triggers.append((trigger, prepared.action, prepared.spec.location))
+                trigger.start()
+
+    def _remove_action(self, index: int) -> None:
+        action = self._actions.pop(index)
+        del self._specs[index]
+        for trigger, owner, _ in self._triggers:
+            if owner is action:
+                trigger.close()
+        self._triggers = [entry for entry in self._triggers if entry[1] is not action]
+        retirement = asyncio.get_running_loop().create_task(_retire(action))
+        self._retirements.add(retirement)
+        retirement.add_done_callback(self._retirements.discard)
 
     def states(self) -> list[ActionState]:
         """Return the states of the actions, in the order of the configuration."""
@@ -137,6 +215,7 @@ class ActionRunner:
         for trigger, _, _ in self._triggers:
             trigger.close()
         busy = [asyncio.ensure_future(action.wait_until_idle()) for action in self._actions]
+        busy += self._retirements
         if busy:
             await asyncio.wait(busy, timeout=_SETTLE_SECONDS)
         for action in self._actions:
@@ -144,12 +223,7 @@ class ActionRunner:
         self._services.helper_threads.close()
 
     def _add_action(self, spec: ActionSpec) -> None:
-        parts = [
-            ActionPart(
-                step.use.module, make_part(step.use.module, step.use.options), step.use.location
-            )
-            for step in spec.steps
-        ]
+        parts = _make_parts(spec)
         action = Action(_title(spec.triggers), parts, self._services)
         self._specs.append(spec)
         self._actions.append(action)
@@ -157,6 +231,57 @@ class ActionRunner:
         self._triggers += [
             (TRIGGERS[use.module](use.options), action, use.location) for use in spec.triggers
         ]
+
+
+def action_key(spec: ActionSpec) -> Hashable:
+    """Return a key that is equal for actions that do the same, wherever they are configured."""
+    triggers = tuple(_use_key(use) for use in spec.triggers)
+    return triggers, tuple((step.kind, _use_key(step.use)) for step in spec.steps)
+
+
+def _use_key(use: ModuleUse) -> Hashable:
+    return use.module, tuple(map(_option_key, use.options))
+
+
+def _option_key(option: Option) -> Hashable:
+    return option.name, option.value, tuple(map(_option_key, option.children))
+
+
+def is_scheduled(spec: ActionSpec) -> bool:
+    """Return whether an action has no other triggers than schedules."""
+    return bool(spec.triggers) and all(use.module == SCHEDULE for use in spec.triggers)
+
+
+def changed_actions(
+    old: Sequence[ActionSpec], new: Sequence[ActionSpec]
+) -> tuple[list[ActionSpec], list[ActionSpec]]:
+    """Return the actions that only the old and only the new configuration has."""
+    return _without(old, new), _without(new, old)
+
+
+def _without(specs: Sequence[ActionSpec], others: Sequence[ActionSpec]) -> list[ActionSpec]:
+    counts = Counter(map(action_key, others))
+    found = []
+    for spec in specs:
+        key = action_key(spec)
+        if counts[key]:
+            counts[key] -= 1
+        else:
+            found.append(spec)
+    return found
+
+
+async def _retire(action: Action) -> None:
+    """Close an action after its last run."""
+    await action.wait_until_idle()
+    action.close()
+
+
+def _make_parts(spec: ActionSpec) -> list[ActionPart]:
+    return [
+        ActionPart(step.use.module, make_part(step.use.module, step.use.options), step.use.location)
+        for step in spec.steps
+    ]
 
 
 def _trigger_state(use: ModuleUse) -> TriggerState:

@@ -102,6 +102,48 @@ def test_one_difference_that_needs_a_restart_refuses_all(
     assert admin.server.logs("00-0060 ")
 
 
+TIMER: Final = """
+<Actions><Action>
+  <On><Module>amps-action-on-schedule</Module><Options><Every>100ms</Every></Options></On>
+  <Do><Module>amps-action-do-echo-message</Module><Options><Message>{text}</Message></Options></Do>
+</Action></Actions>
+"""
+ON_REQUEST: Final = """
+<Actions><Action>
+  <On><Module>amps-action-on-admin</Module><Options><Path>x</Path></Options></On>
+  <Do><Module>amps-action-do-nothing</Module></Do>
+</Action></Actions>
+"""
+
+
+def since_reload(admin: Admin) -> str:
+    """The log from the line on that follows the last reload."""
+    return admin.server.log().rpartition("00-0059")[2].partition("\n")[2]
+
+
+def test_scheduled_actions_are_added_changed_and_removed(admin: Admin) -> None:
+    first, second = TIMER.format(text="tick one"), TIMER.format(text="tick two")
+    edit(admin, "</AMPSConfig>", f"{first}</AMPSConfig>")
+    assert ctl(admin, "reload", "--dry-run").returncode == 0
+    done = ctl(admin, "reload")
+    assert (done.returncode, "Actions/Action" in done.stdout) == (0, True), done.stderr
+    assert admin.server.logs("tick one")
+    edit(admin, first, second)
+    done = ctl(admin, "reload")
+    assert (done.returncode, "tick one -> tick two" in done.stdout) == (0, True), done.stdout
+    assert admin.server.logs("tick two")
+    assert "tick one" not in since_reload(admin)
+    edit(admin, second, ON_REQUEST)
+    done = ctl(admin, "reload")
+    assert (done.returncode, "needs a restart" in done.stderr) == (1, True)
+    edit(admin, ON_REQUEST, "")
+    assert ctl(admin, "reload").returncode == 0
+    assert admin.server.waits_for(lambda log: log.count("00-0059") == 3)
+    with admin.server.log_on("afterwards"):
+        pass
+    assert "tick" not in since_reload(admin)
+
+
 LIVE: Final = {
     "<Level>": ("<Level>info</Level>", "<Level>trace</Level>", "<Level>warning</Level>"),
     "limit": (LIMITS, LIMITS.replace("10", "11"), ""),

@@ -43,7 +43,7 @@ from server.app.wiring.provision import (
     provision_message_types,
     with_unified_fix_tags,
 )
-from server.app.wiring.provision_admin import provision_admin
+from server.app.wiring.provision_admin import MakeReloadGroup, provision_admin
 from server.app.wiring.provision_console import provision_console
 from server.app.wiring.provision_journal import open_journal, recover
 from server.app.wiring.provision_queues import provision_queues, recover_queue_progress
@@ -109,7 +109,7 @@ class Instance:
         configuration: the document that the description was read from; None if there is none.
         supervisor: notified of the start's progress, and that the engine's loop runs.
         make_reload_group: makes the operations that reload the configuration; takes the transports,
-            and the text of the configuration that the admin interface shows.
+            the actions, and the text of the configuration that the admin interface shows.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -122,8 +122,7 @@ class Instance:
         log: EventLog,
         configuration: ConfigDocument | None = None,
         supervisor: Supervisor | None = None,
-        make_reload_group: Callable[[TransportTable, ConfigurationText], OperationGroup]
-        | None = None,
+        make_reload_group: MakeReloadGroup | None = None,
     ) -> None:
         self._make_reload_group = make_reload_group
         self._spec = spec
@@ -476,7 +475,7 @@ class Instance:
         """Return operations of administrators that need more than the services of actions."""
         groups = [log_target_group(LevelOverrides(self._log, self._clock))]
         if self._make_reload_group is not None:
-            groups.append(self._make_reload_group(self._transports, text))
+            groups.append(self._make_reload_group(self._transports, self._actions, text))
         return groups
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from config_schema.spec.exposure import accepts_any_client
 from server.admin.access import AccessControl
@@ -36,12 +36,20 @@ from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.own_hosts import OwnHosts, own_names
 
 if TYPE_CHECKING:
+    from actions.runner import ActionRunner
     from actions.services import ActionServices
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
+    from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.statistics.statistics_thread import StatisticsThread
+
+
+MakeReloadGroup: TypeAlias = (
+    "Callable[[TransportTable, ActionRunner, ConfigurationText], OperationGroup]"
+)
+"""Makes the operations that reload the configuration of an instance with these parts."""
 
 
 def provision_admin(
