@@ -186,6 +186,17 @@ def test_a_subscription_during_a_drain_gets_nothing(admin: Admin) -> None:
     assert ctl(admin, "drain", "--cancel").returncode == 1
 
 
+def test_a_signal_during_a_drain_stops_it_at_once(admin: Admin) -> None:
+    put(admin.server, "jobs", range(3))
+    with admin.server.log_on("worker") as worker:
+        consume(worker, "work", 1)
+        take(worker, 1)
+        with draining(admin):
+            wait_until(lambda: "being drained" in admin.ask("/readyz").text)
+            assert admin.server.stop() == 0
+    assert admin.server.log().count("11-0001 ") == 1, "no transport is opened again"
+
+
 def test_force_stops_it_anyway(admin: Admin) -> None:
     put(admin.server, "jobs", range(3))
     with admin.server.log_on("worker") as worker:

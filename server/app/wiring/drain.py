@@ -64,6 +64,7 @@ class InstanceDrain:
         self._state = SERVING
         self._reasons: list[str] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_cancelled = False
 
     @property
     def state(self) -> str:
@@ -87,7 +88,7 @@ class InstanceDrain:
         """
         if self._task is not None:
             raise DrainError("the instance is being drained already")
-        self._state, self._reasons = DRAINING, []
+        self._state, self._reasons, self._is_cancelled = DRAINING, [], False
         self._engine.log.emit("00-0055", seconds=timeout_s)
         self._task = asyncio.get_running_loop().create_task(self._run(timeout_s, is_forced))
 
@@ -99,7 +100,13 @@ class InstanceDrain:
         """
         if self._task is None or self._state != DRAINING:
             raise DrainError(f"there is no drain to cancel: {self._state}")
+        self._is_cancelled = True
         self._task.cancel()
+
+    def close(self) -> None:
+        """End it because the instance stops for another reason, and open nothing again."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run(self, timeout_s: float, is_forced: bool) -> None:
         names = await self._transports.stop_accepting()
@@ -116,6 +123,8 @@ class InstanceDrain:
             self._state = STOPPING
             self._engine.log.emit("00-0057", reasons="; ".join(self._reasons))
         except asyncio.CancelledError:
+            if not self._is_cancelled:
+                raise
             self._reasons = ["cancelled"]
             await self._resume(names)
             return

@@ -440,6 +440,8 @@ class Instance:
         text = ConfigurationText("" if read is None else redact_document(read))
         secrets = frozenset[str]() if read is None else read.secrets
         post = partial(self._post, asyncio.get_running_loop())
+        drain = InstanceDrain(self._engine, self._transports, self._services, self._request_stop)
+        opened.callback(drain.close)
         console = partial(
             provision_console,
             self._spec,
@@ -461,7 +463,7 @@ class Instance:
             text,
             console,
             self._operation_groups(text),
-            InstanceDrain(self._engine, self._transports, self._services, self._request_stop),
+            drain,
         )
         opened.callback(interface.close)
         try:
