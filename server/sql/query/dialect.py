@@ -86,6 +86,10 @@ def tokenize(text: str) -> list[Token]:
             hint="Send long lists as parameters, such as = ANY($1).",
         )
     tokens = [part for token in tokens for part in _without_operators(token, text)]
+    for token in tokens:
+        if token.token_type is TokenType.BYTE_STRING:
+            # sqlglot decodes doubled backslashes only, so that they look like single ones.
+            token.text = _unescape(text[token.start + 2 : token.end])
     depth = 0
     for token in tokens:
         if token.token_type in _OPENING:
@@ -122,6 +126,28 @@ def _with_at_sign(match: re.Match[str]) -> str:
 
 _BEFORE_PARAMETERS: Final = {"<@": TokenType.LT, "^@": TokenType.CARET}
 """What operators are that end with the @ of a parameter behind them, as in `a<$1`."""
+
+
+_ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))|''", re.DOTALL
+)
+
+
+def _unescape(text: str) -> str:
+    """Return the value of a text with C-style escapes and doubled quotes: the `...` of E'...'."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "''":
+            return "'"
+        hexadecimal = match[1] or match[2] or match[3]
+        if hexadecimal:
+            return chr(min(int(hexadecimal, 16), 0x10FFFF))
+        if match[4]:
+            return chr(int(match[4], 8) & 0xFF)
+        return _ESCAPES.get(match[5], match[5])
+
+    return _ESCAPE.sub(value, text)
 
 
 def _without_operators(token: Token, text: str) -> list[Token]:

@@ -188,7 +188,7 @@ class ExpressionRewriter:
             case exp.Cast():
                 return self._cast(node)
             case exp.ByteString():
-                return exp.Literal.string(_unescape(node.name))
+                return exp.Literal.string(node.name)
             case exp.Operator():
                 return _operator(node)
             case exp.Collate():
@@ -731,23 +731,3 @@ def _array_literal(text: str) -> exp.Expr:
             for item in array_elements(text)
         ]
     )
-
-
-_ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_ESCAPE: Final = re.compile(
-    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL
-)
-
-
-def _unescape(text: str) -> str:
-    """Return the value of a text with C-style escapes, E'...'."""
-
-    def value(match: re.Match[str]) -> str:
-        hexadecimal = match[1] or match[2] or match[3]
-        if hexadecimal:
-            return chr(min(int(hexadecimal, 16), 0x10FFFF))
-        if match[4]:
-            return chr(int(match[4], 8) & 0xFF)
-        return _ESCAPES.get(match[5], match[5])
-
-    return _ESCAPE.sub(value, text)

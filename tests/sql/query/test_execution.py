@@ -52,6 +52,9 @@ UTC = datetime.UTC
         ("select tags ->> 0, tags -> 1 from orders where id = 2", [("a", '"b"')]),
         ("select 7 / 2, -7 / 2, 7 % 3, 7.0 / 2", [(3, -3, 1, 3.5)]),
         ("select E'a\\n\\x41', 'a\\nb', $$it's$$", [("a\nA", "a\\nb", "it's")]),
+        ("select E'a\\\\nb', E'\\\\\\\\'", [("a\\nb", "\\\\")]),
+        ("select E'it''s', E'it\\'s'", [("it's", "it's")]),
+        ("select E'a\\\\b' = 'a\\b', length(E'a\\\\b')", [(True, 3)]),
         (("select 'a_b' like 'a\\_b', 'axb' like 'a\\_b', 'ABC' ilike 'a%', 'abc' ~ '^a', "
          "'abc' !~* 'X', 'a%' like 'a!%' escape '!'"), [(True, False, True, True, True, True)]),
         ("select date_trunc('day', timestamptz '2026-01-02 03:04:05Z')",
