@@ -79,7 +79,6 @@ class BlockingConnection:
         self._wakeup_sender, self._wakeup_receiver = socket.socketpair()
         self._wakeup_sender.setblocking(False)
         self._wakeup_receiver.setblocking(False)
-        guard.on_wait = self._wake_paused_reader
         self._channel: Channel | None = channel_for(uri)
         self._encoded_output = bytearray()
         self._sent_bytes = 0
@@ -93,6 +92,7 @@ class BlockingConnection:
         self._poll_ends_s = float("inf")  # the end of the current poll; events end it earlier
         self._is_ended = False
         self._end_error: ClientError | None = None
+        guard.on_wait = self._wake_paused_reader
         if self._channel is not None:
             self._open_channel(self._channel, uri, timeout)
 
