@@ -59,19 +59,22 @@ COMMANDS = {
     "confirmed_publish",
     "connect",
     "delta_publish",
+    "drain",
     "flush",
     "flush_acks",
     "heartbeat",
+    "is_connected",
     "name",
     "publish",
     "publish_all",
     "sow",
     "sow_and_subscribe",
     "sow_delete",
+    "statistics",
     "subscribe",
     "unsubscribe",
 }
-STREAM = {"backlog", "batch", "done", "id", "next", "unsubscribe"}
+STREAM = {"backlog", "batch", "done", "id", "join", "next", "unsubscribe"}
 STORES = {"bookmark_store", "publish_flush", "publish_store", "server"}
 URIS = ["tcp://localhost:1/amps"]
 
@@ -87,7 +90,8 @@ URIS = ["tcp://localhost:1/amps"]
         (client.AsyncMessageStream, STREAM),
         (
             client.Message(Header(), b""),
-            {"ack", "body", "bookmark", "cancel", "command", "correlation_id", "expire", "extend"}
+            {"ack", "body", "bookmark", "cancel", "command", "correlation_id", "decode", "expire"}
+            | {"extend", "value"}
             | {"header", "is_leased", "json", "sow_key", "sub_id", "text", "timestamp", "topic"},
         ),
     ],
