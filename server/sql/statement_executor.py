@@ -96,7 +96,6 @@ class StatementExecutor:
         self._live: Final = live
         self._writer: Final = writer
         self._warn: Final = warn
-        self._at_once = False
 
     def parse(self, text: str) -> list[Statement]:
         """Return the statements of a text; see `QueryEngine.parse`."""
@@ -112,13 +111,12 @@ class StatementExecutor:
         Until `end_at_once`, `describe` and `open` raise `NotAtOnceError` instead of waiting.
         """
         user = self._settings.user
-        self._at_once = self._engine.is_point_query(statement, parameter_types, user)
-        self._tables.at_once = self._at_once
-        return self._at_once
+        self._tables.at_once = self._engine.is_point_query(statement, parameter_types, user)
+        return self._tables.at_once
 
     def end_at_once(self) -> None:
         """Allow statements to wait again."""
-        self._at_once = self._tables.at_once = False
+        self._tables.at_once = False
 
     def describe(
         self, statement: Statement, parameter_types: Sequence[int], cancellation: Cancellation
@@ -137,7 +135,7 @@ class StatementExecutor:
                 self._settings,
                 parameter_types,
                 cancellation,
-                at_once=self._at_once,
+                at_once=self._tables.at_once,
             )
         self._log_warnings(found.warnings)
         return found
@@ -184,7 +182,7 @@ class StatementExecutor:
                     parameters,
                     parameter_oids=parameter_types,
                     cancellation=cancellation,
-                    at_once=self._at_once,
+                    at_once=self._tables.at_once,
                 )
             except ColumnsWidenedError:
                 if attempt == _MAX_PLANNED:

@@ -125,9 +125,8 @@ def plan_change(
     if table is None or target.records is None:
         if table is not None:
             raise not_writable(table)
-        is_of_pattern = target.records is not None and target.records.is_container
         hint = "Publish to it by INSERT."
-        if is_of_pattern and target.records is not None:
+        if target.records is not None and target.records.is_container:
             hint = f'Write to the table "{target.records.name}", WHERE _topic is the name.'
         raise SqlError(
             WRONG_OBJECT_TYPE,
