@@ -134,7 +134,7 @@ def _print_entries(entries: Sequence[CtlEntry], *, as_json: bool) -> CtlStatus:
 
 
 def _print_results(results: Sequence[CtlResult], *, as_json: bool) -> CtlStatus:
-    """Print what has been done; print errors on standard error, and return the gravest status."""
+    """Print results; print errors on standard error, and return the gravest status."""
     if as_json:
         write_out([json_document({"results": [result.as_data() for result in results]})])
     else:

@@ -151,7 +151,7 @@ class PostgresConnection(TransportConnection):
         self._is_upgrading = False
         self._is_lost = False
         self._is_reading_paused = False
-        self._gathered: list[bytes] | None = None  # what is sent together
+        self._gathered: list[bytes] | None = None  # output for one write
         self._meter: Final = StatementMeter(
             self._engine.sql_counters, self._engine.scheduler.elapsed, sql.services.slow_query_s
         )
@@ -590,7 +590,7 @@ class PostgresConnection(TransportConnection):
 
     @contextmanager
     def _gathering(self) -> Iterator[None]:
-        """Send what is written within in one piece."""
+        """Send all output of a block of code in one write."""
         if self._gathered is not None:
             yield
             return

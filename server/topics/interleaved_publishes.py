@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _POSITION: Final = itemgetter(0)
 _NO_TOPIC: Final = -1
-"""The key of a message that nobody gets."""
+"""The key of a message without recipients."""
 
 
 LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"

@@ -231,16 +231,14 @@ def test_explanations_have_the_forms_of_all_documents(admin: Admin) -> None:
                   "a": "processed"})  # fmt: skip
         identity = number_of(admin, "<formal>")
         path = f"/amps/instance/clients/{identity}/explain"
-        is_like_before = False
-        while not is_like_before:  # until nothing has happened between the requests
-            as_json, as_xml, page = (
-                explained(admin, identity),
-                admin.ask(f"{path}.xml"),
-                admin.ask(path),
-            )
-            is_like_before = len(explained(admin, identity)["sentences"]) == len(
-                as_json["sentences"]
-            )
+        documents: list[Any] = []
+
+        def are_of_one_state() -> bool:
+            documents[:] = explained(admin, identity), admin.ask(f"{path}.xml"), admin.ask(path)
+            return len(explained(admin, identity)["sentences"]) == len(documents[0]["sentences"])
+
+        wait_until(are_of_one_state)
+        as_json, as_xml, page = documents
         above = admin.ask(f"/amps/instance/clients/{identity}")
         filters = admin.ask("/amps/instance/filters.xml"), admin.ask("/amps/instance/filters")
     client = ElementTree.fromstring(as_xml.text).find("instance/clients/client")

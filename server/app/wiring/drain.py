@@ -68,7 +68,7 @@ class InstanceDrain:
 
     @property
     def state(self) -> str:
-        """The state, and what is still to be done or was not done."""
+        """The state, and the steps that remain or have failed."""
         return f"{self._state}: {'; '.join(self._reasons)}" if self._reasons else self._state
 
     @property
@@ -180,7 +180,7 @@ class InstanceDrain:
                     yield f"destination {lag.destination} lacks messages and is not connected"
 
     def _unfinished(self) -> Iterator[str]:
-        """Yield what is to be done once nothing is read from clients any more."""
+        """Yield the steps that remain once clients are not read any more."""
         yield from self._unfinished_leases()
         sessions = self._engine.sessions
         if busy := sum(session.input.is_waiting for session in sessions):
@@ -190,7 +190,7 @@ class InstanceDrain:
         yield from self._unfinished_log()
 
     def _unfinished_log(self) -> Iterator[str]:
-        """Yield what is not stored here, or at a destination that is connected."""
+        """Yield descriptions of data not stored yet: here, or at a connected destination."""
         for queue in self._engine.topics.queues or ():
             if not queue.queue_journal.is_up_to_date:
                 yield f"queue {queue.name}: events that are not recorded"

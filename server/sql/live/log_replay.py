@@ -82,7 +82,7 @@ class PastTopic(Protocol):
         """Yield the expirations up to a time, in microseconds since 1970."""
 
     def reconcile(self, present: Sequence[RowChunk], time_s: float) -> Iterator[Sequence[Change]]:
-        """Yield the differences from what is present."""
+        """Yield the differences from the rows that are present."""
 
 
 class PastMessages:

@@ -37,7 +37,7 @@ def to_arrow_table(plan: ScanPlan, chunks: Sequence[RowChunk], max_bytes: int) -
     """Return the rows of one table; columns of texts may be dictionaries.
 
     Args:
-        plan: what is scanned.
+        plan: the plan of the scan.
         chunks: the rows.
         max_bytes: the maximum memory of rows that are selected here.
 

@@ -173,7 +173,7 @@ class ColumnQuery(Query):
     """A query that returns columns instead of records.
 
     Args:
-        plan: what is scanned.
+        plan: the plan of the scan.
         metadata: the metadata to return.
         now: the time, in nanoseconds since 1970.
     """

@@ -47,7 +47,7 @@ def select_rows(
     """Return the rows of segments that match the filter.
 
     Args:
-        plan: what is scanned.
+        plan: the plan of the scan.
         fields: the columns to return.
         segments: the segments.
         max_bytes: the maximum memory of the rows that a filter selects.
