@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from server.expressions.backends.columns import MixedColumn, NumberColumn, TextColumn
@@ -38,6 +39,8 @@ _MAX_SAMPLE_DISTINCT: Final = 1024
 
 _MAX_TEXT_BYTES: Final = 32 * 1024 * 1024
 """Texts of a segment, beyond which they are not copied together."""
+
+_NUMBERS: Final = (SqlType.BIGINT, SqlType.DOUBLE)
 
 _VALUE_BYTES: Final = 10
 """Approximate memory of a value that is no text."""
@@ -71,6 +74,8 @@ class SegmentField:
 
     Args:
         blocks: the columns of its blocks.
+        similar: the same field of another segment: if it has all of the distinct values, they are
+            listed once for both, and conditions are decided once.
 
     Attributes:
         blocks: see above.
@@ -79,14 +84,17 @@ class SegmentField:
         size_bytes: the memory that it takes, approximately.
     """
 
-    __slots__ = ("_arrays", "blocks", "column", "size_bytes", "type")
+    __slots__ = ("_arrays", "_numbers", "blocks", "column", "size_bytes", "type")
 
-    def __init__(self, blocks: Sequence[Column]) -> None:
+    def __init__(self, blocks: Sequence[Column], similar: SegmentField | None = None) -> None:
         self.blocks: Final = blocks
-        self.column: Final = _joined(blocks)
+        self.column: Final[JoinedColumn | None] = _joined(
+            blocks, None if similar is None else similar.column
+        )
         self.type: Final = _type_of(self.column, blocks)
         self.size_bytes: Final = _size_bytes(self.column, sum(map(len, blocks)))
         self._arrays: dict[SqlType, pa.Array] = {}
+        self._numbers: dict[SqlType, NDArray[np.generic] | None] = {}
 
     def is_of(self, blocks: Sequence[Column]) -> bool:
         """Return whether it has the values of some columns."""
@@ -107,6 +115,18 @@ class SegmentField:
         if isinstance(array, pa.DictionaryArray):
             return array.dictionary.take(array.indices.take(pa.array(rows)))
         return array.take(pa.array(rows))
+
+    def numbers(self, sql_type: SqlType) -> NDArray[np.generic] | None:
+        """Return all rows as numbers; None if they are others, or have NULL.
+
+        NumPy takes a few of them in a tenth of the time of Arrow.
+        """
+        if sql_type not in self._numbers:
+            self._numbers[sql_type] = None
+            if isinstance(self.column, NumberColumn) and sql_type in _NUMBERS:
+                array = self.array(sql_type)
+                self._numbers[sql_type] = None if array.null_count else array.to_numpy()
+        return self._numbers[sql_type]
 
     def _converted(self, sql_type: SqlType) -> pa.Array:
         column = self.column
@@ -149,13 +169,13 @@ def _size_bytes(column: JoinedColumn | None, rows: int) -> int:
 # ---- columns as one
 
 
-def _joined(columns: Sequence[Column]) -> JoinedColumn | None:
+def _joined(columns: Sequence[Column], similar: JoinedColumn | None) -> JoinedColumn | None:
     """Return columns as one; None if their values are too different, or too large to be copied."""
     kinds = {type(column) for column in columns if not _is_null(column)}
     if kinds == {NumberColumn}:
         return _joined_numbers(columns)
     if kinds == {TextColumn}:
-        return _joined_texts(columns)
+        return _joined_texts(columns, similar)
     return _listed_values(columns)
 
 
@@ -204,7 +224,9 @@ def _as_doubles(column: NumberColumn) -> NumberColumn | None:
     return NumberColumn(column.values.astype(np.float64), column.valid, present)
 
 
-def _joined_texts(columns: Sequence[Column]) -> TextColumn | DictionaryColumn | None:
+def _joined_texts(
+    columns: Sequence[Column], similar: JoinedColumn | None
+) -> TextColumn | DictionaryColumn | None:
     arrays = [
         column.values if isinstance(column, TextColumn) else pa.nulls(len(column), pa.binary())
         for column in columns
@@ -212,14 +234,19 @@ def _joined_texts(columns: Sequence[Column]) -> TextColumn | DictionaryColumn | 
     if sum(array.nbytes for array in arrays) > _MAX_TEXT_BYTES:
         return None
     texts = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-    if len(arrays[0].unique()) <= _MAX_SAMPLE_DISTINCT:
-        encoded = texts.dictionary_encode()
-        if len(encoded.dictionary) <= _MAX_DISTINCT:
-            null = len(encoded.dictionary)
-            codes = encoded.indices.fill_null(null).to_numpy().astype(np.int16)
-            values = pa.concat_arrays([encoded.dictionary, pa.nulls(1, pa.binary())])
-            return DictionaryColumn(TextColumn(values), codes)
-    return TextColumn(texts)
+    if len(arrays[0].unique()) > _MAX_SAMPLE_DISTINCT:
+        return TextColumn(texts)
+    if isinstance(similar, DictionaryColumn) and isinstance(similar.values, TextColumn):
+        places = pc.index_in(texts, value_set=similar.values.values)  # NULL has one, too
+        if not places.null_count:
+            return DictionaryColumn(similar.values, places.to_numpy().astype(np.int16))
+    encoded = texts.dictionary_encode()
+    if len(encoded.dictionary) > _MAX_DISTINCT:
+        return TextColumn(texts)
+    null = len(encoded.dictionary)
+    codes = encoded.indices.fill_null(null).to_numpy().astype(np.int16)
+    values = pa.concat_arrays([encoded.dictionary, pa.nulls(1, pa.binary())])
+    return DictionaryColumn(TextColumn(values), codes)
 
 
 def _listed_values(columns: Sequence[Column]) -> DictionaryColumn | None:

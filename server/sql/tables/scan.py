@@ -54,6 +54,7 @@ from server.sql.tables.row_chunk import RowChunk, SegmentRows
 from server.sql.tables.segment_cache import state_of
 from server.sql.tables.segment_filter import is_supported
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
+from server.storage.sow.query.candidates import max_candidates
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.store import RecordStoreError
 
@@ -180,7 +181,6 @@ class ColumnQuery(Query):
 
     def __init__(self, plan: ScanPlan, metadata: Sequence[Metadata], now: int) -> None:
         table, fields, limit = plan.source.table, plan.read_fields, plan.limit
-        super().__init__(table, QuerySpec(filter=plan.filter, as_of=plan.as_of), now)
         known = table.memo_indexes.fields
         self._uses_memo: Final = len({*known, *fields}) <= _MAX_MEMO_FIELDS or all(
             path in known for path in fields
@@ -192,19 +192,21 @@ class ColumnQuery(Query):
         self._segment_fields: Final = plan.fields
         self._segments: Final = plan.segments
         self._checked: Final = () if plan.hides_count else _number_columns(plan.tested)
-        is_whole = limit is None and plan.as_of is None and not metadata and self._uses_memo
-        self._uses_segments: Final = is_whole and self._may_use_segments()
+        self._is_whole: Final = limit is None and plan.as_of is None and not metadata
+        self._uses_segments = False
         self._state: Final = state_of(table)
-        self._segment_mask: Final = (
-            table.row_mask(None, None, now)
-            if self._uses_segments and self._row_mask is None
-            else self._row_mask
-        )
+        super().__init__(table, QuerySpec(filter=plan.filter, as_of=plan.as_of), now)
 
-    def _may_use_segments(self) -> bool:
+    def _find_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> list[int] | None:
+        """See `Query`. A query that reads segments does not list them: there may be very many."""
+        may_use = self._is_whole and self._uses_memo and self._partition is None
+        self._uses_segments = may_use and self._may_use_segments(restricted)
+        return None if self._uses_segments else super()._find_candidates(restricted)
+
+    def _may_use_segments(self, restricted: Mapping[Path, tuple[str, ...]]) -> bool:
         """Return whether the rows are selected from segments: see the module."""
         table, segments, rows = self._table, self._segments, len(self._table.row_states)
-        if segments is None or self._partition is not None or not self._segment_fields:
+        if segments is None or not self._segment_fields:
             return False
         if len(table) * MEMO_BLOCK_ROWS < rows * _DENSE_ROWS or len(table) < _DENSE_ROWS:
             return False
@@ -212,10 +214,10 @@ class ColumnQuery(Query):
             return True
         if not is_supported(self._expr):
             return False
-        candidates = self._candidates
-        if candidates is not None and len(candidates) * _CANDIDATE_ROWS < rows:
+        candidate_count = max_candidates(table, restricted)
+        if candidate_count is not None and candidate_count * _CANDIDATE_ROWS < rows:
             return False
-        needed = self._paths if candidates is None else self._segment_fields
+        needed = self._paths if candidate_count is None else self._segment_fields
         return self._has_columns(needed) or segments.is_worth(needed, len(table))
 
     @property
@@ -280,8 +282,8 @@ class ColumnQuery(Query):
     def _scan_segments(self) -> Iterator[Sequence[RowChunk]]:
         """Return the rows of segments, to be tested by the filter later."""
         assert self._segments is not None  # noqa: S101 - see `_may_use_segments`
-        assert self._segment_mask is not None  # noqa: S101
-        fields, state, mask = self._segment_fields, self._state, self._segment_mask
+        assert self._row_mask is not None  # noqa: S101
+        fields, state, mask = self._segment_fields, self._state, self._row_mask
         if state_of(self._table) == state:
             known = self._segments.find_columns(state, mask, fields)
             if known is not None:

@@ -132,7 +132,8 @@ class TopicSegments:
             segment = segments[number]
             if segment is not None and segment.is_of(blocks):
                 return segment
-        segment = SegmentField(blocks)
+        similar = next((one for one in segments if one is not None), None)
+        segment = SegmentField(blocks, similar)
         self._cache.keep(self, path, number, segment)
         return segment
 

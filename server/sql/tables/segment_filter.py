@@ -7,9 +7,10 @@ are those that conditions of SQL become (server/sql/query/pushdown.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from server.expressions.backends.compile_columns import ColumnBatch, ColumnFilter
 from server.expressions.inference import with_inferred_types
@@ -29,7 +30,7 @@ from server.expressions.tree import (
 from server.sql.tables.column_segments import DictionaryColumn
 
 if TYPE_CHECKING:
-    from server.expressions.backends.columns import Mask
+    from server.expressions.backends.columns import Mask, MixedColumn, TextColumn
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
@@ -69,6 +70,7 @@ class SegmentFilter:
     def __init__(self, filter_: Expr, message_type: MessageType) -> None:
         self._filter: Final = with_inferred_types(filter_, message_type)
         self._tests: dict[tuple[Expr, bool], ColumnFilter] = {}
+        self._decided: dict[tuple[Expr, bool], _DecidedValues] = {}
 
     def mask(self, fields: Mapping[Path, SegmentField]) -> Mask:
         """Return the mask of the rows of a segment that match.
@@ -90,14 +92,42 @@ class SegmentFilter:
         return found
 
     def _test(self, node: Expr, fields: Mapping[Path, SegmentField], *, truth: bool) -> Mask:
-        test = self._tests.get((node, truth))
-        if test is None:
-            test = self._tests[node, truth] = ColumnFilter(node if truth else Not(node))
         (path,) = paths(node)
         field = fields[path]
         column = field.column
         if column is None:
+            test = self._column_filter(node, truth=truth)
             return np.concatenate([test(ColumnBatch([one], len(one))) for one in field.blocks])
-        if isinstance(column, DictionaryColumn):
-            return test(ColumnBatch([column.values], len(column.values)))[column.codes]
-        return test(ColumnBatch([column], len(column)))
+        if not isinstance(column, DictionaryColumn):
+            return self._column_filter(node, truth=truth)(ColumnBatch([column], len(column)))
+        decided = self._decided.get((node, truth))
+        if decided is None or decided.values is not column.values:
+            test = self._column_filter(node, truth=truth)
+            matches = test(ColumnBatch([column.values], len(column.values)))
+            decided = _DecidedValues(column.values, matches, np.flatnonzero(matches))
+            self._decided[node, truth] = decided
+        if len(decided.places) == 1:
+            return np.asarray(column.codes == decided.places[0])
+        mask: Mask = decided.matches.take(column.codes)
+        return mask
+
+    def _column_filter(self, node: Expr, *, truth: bool) -> ColumnFilter:
+        """Return the test whether a node is true, or whether it is false."""
+        test = self._tests.get((node, truth))
+        if test is None:
+            test = self._tests[node, truth] = ColumnFilter(node if truth else Not(node))
+        return test
+
+
+class _DecidedValues(NamedTuple):
+    """A test of distinct values.
+
+    Attributes:
+        values: the values.
+        matches: the mask of those that match.
+        places: the places of those that match.
+    """
+
+    values: TextColumn | MixedColumn
+    matches: Mask
+    places: NDArray[np.intp]

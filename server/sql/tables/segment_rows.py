@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,10 @@ _VALUE_BYTES: Final = 16
 
 _MAX_ENCODED_ROWS: Final = 4096
 """Rows that are made a dictionary, if the other rows of the column are one."""
+
+
+_Rows: TypeAlias = NDArray[np.intp] | None
+"""Rows of a segment; None for all."""
 
 
 class SelectedRows(NamedTuple):
@@ -62,7 +66,7 @@ def select_rows(
     filter_ = None
     if plan.filter is not None:
         filter_ = SegmentFilter(plan.filter, plan.source.table.message_type)
-    arrays: dict[Path, list[pa.Array]] = {field.path: [] for field in fields}
+    rows_of: list[_Rows] = []
     count = 0
     for segment, columns in zip(segments, found, strict=True):
         mask = segment.mask
@@ -70,13 +74,14 @@ def select_rows(
             matches = filter_.mask(columns)
             mask = matches if mask is None else matches & mask
         rows = None if mask is None else np.flatnonzero(mask)
-        selected = segment.length if rows is None else len(rows)
-        count += selected
+        rows_of.append(rows)
+        count += segment.length if rows is None else len(rows)
         if filter_ is not None and count * len(fields) * _VALUE_BYTES > max_bytes:
             raise records_too_large(max_bytes)
-        for field in fields if selected else ():
-            part = _take(columns[field.path], field.column.type, rows, segment.length)
-            arrays[field.path].append(part)
+    arrays = {
+        field.path: _take([columns[field.path] for columns in found], field.column.type, rows_of)
+        for field in fields
+    }
     return SelectedRows(count, arrays)
 
 
@@ -97,14 +102,39 @@ def _find_fields(
 
 
 def _take(
-    field: SegmentField, sql_type: SqlType, rows: NDArray[np.intp] | None, length: int
-) -> pa.Array:
-    """Return some rows of a segment; None for all."""
-    if rows is None or len(rows) == length:
-        return field.array(sql_type)
+    segments: Sequence[SegmentField], sql_type: SqlType, rows_of: Sequence[_Rows]
+) -> list[pa.Array]:
+    """Return the selected values of a field: numbers as one array, others as some of each segment.
+
+    Args:
+        segments: the field in each segment.
+        sql_type: the type of the column.
+        rows_of: the rows of each segment.
+    """
+    numbers: list[NDArray[np.generic]] = []
+    for segment, rows in zip(segments, rows_of, strict=True):
+        values = None if rows is None else segment.numbers(sql_type)
+        if values is None:
+            break
+        numbers.append(values[rows])
+    else:
+        return [pa.array(np.concatenate(numbers))]
+    return [
+        _take_some(segment, sql_type, rows)
+        for segment, rows in zip(segments, rows_of, strict=True)
+        if rows is None or len(rows)
+    ]
+
+
+def _take_some(segment: SegmentField, sql_type: SqlType, rows: _Rows) -> pa.Array:
+    if rows is None:
+        return segment.array(sql_type)
+    length = sum(map(len, segment.blocks))
+    if len(rows) == length:
+        return segment.array(sql_type)
     if 2 * len(rows) < length:
-        return field.take(sql_type, rows)
-    return field.array(sql_type).take(pa.array(rows))
+        return segment.take(sql_type, rows)
+    return segment.array(sql_type).take(pa.array(rows))
 
 
 def with_one_type(parts: Sequence[pa.Array]) -> Sequence[pa.Array]:

@@ -73,7 +73,7 @@ class ValueLookups:
         index = self._open_lookups.get(lookup)
         if index is None:
             return None
-        for row in sorted(index.hash_index.find_candidates(tuple((key,) for key in keys))):
+        for row in index.hash_index.find_candidates(tuple((key,) for key in keys)):
             record = index.table.store.read_record(row)
             texts = tuple(map(semantics.text, index.read_keys(record.body)))
             if texts == keys and index.topic in (None, record.topic):

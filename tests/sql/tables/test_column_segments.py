@@ -14,6 +14,7 @@ from server.expressions import parse
 from server.expressions.backends.columns import column_of
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.tree import paths
+from server.message_types.paths import Path
 from server.message_types.registry import MessageTypes
 from server.sql.query.tables import SqlType
 from server.sql.tables.arrow_columns import common_type, type_of_values, values_array
@@ -57,7 +58,8 @@ def rows_of(array: pa.Array) -> list[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_field_has_the_values_of_its_blocks(seed: int) -> None:
     blocks = blocks_of(random.Random(seed))
-    field = SegmentField([column_of(block) for block in blocks])
+    similar = SegmentField([column_of(block) for block in blocks_of(random.Random(seed // 2))])
+    field = SegmentField([column_of(block) for block in blocks], similar)
     values = [value for block in blocks for value in block]
     own_type = type_of_values(values)
     assert field.type is own_type
@@ -69,6 +71,9 @@ def test_a_field_has_the_values_of_its_blocks(seed: int) -> None:
             taken = field.take(sql_type, rows)
             assert taken.type == sql_type.arrow_type
             assert rows_of(taken) == rows_of(expected.take(pa.array(rows)))
+            numbers = field.numbers(sql_type)
+            if numbers is not None:
+                assert rows_of(pa.array(numbers, sql_type.arrow_type)) == rows_of(expected)
 
 
 FILTERS: Sequence[str] = [
@@ -86,6 +91,8 @@ def test_a_filter_selects_the_rows_that_it_selects_one_by_one(filter_: str) -> N
     fields = paths(expr)
     message_type = MessageTypes().get("json")
     test = compile_filter(expr)
+    segment_filter = SegmentFilter(expr, message_type)
+    similar: dict[Path, SegmentField] = {}
     for seed in SEEDS:
         source = random.Random(seed)
         named = {"v": blocks_of(source), "w": blocks_of(source)}
@@ -93,11 +100,12 @@ def test_a_filter_selects_the_rows_that_it_selects_one_by_one(filter_: str) -> N
         nulls = [[None] * ROWS] * count
         by_path = {path: named.get(str(path[0]), nulls)[:count] for path in fields}
         segment = {
-            path: SegmentField([column_of(block) for block in columns])
+            path: SegmentField([column_of(block) for block in columns], similar.get(path))
             for path, columns in by_path.items()
         }
+        similar = segment
         values = [[value for block in by_path[path] for value in block] for path in fields]
-        mask = SegmentFilter(expr, message_type).mask(segment)
+        mask = segment_filter.mask(segment)
         assert mask.tolist() == [test(row) for row in zip(*values, strict=True)], seed
 
 
@@ -110,12 +118,18 @@ def test_other_filters_are_not_supported(filter_: str) -> None:
 
 
 def test_texts_that_repeat_are_a_dictionary() -> None:
-    texts = [random.Random(1).choice(["a", "b", None]) for _ in range(1000)]
+    source = random.Random(1)
+    texts = [source.choice(["a", "b", None]) for _ in range(1000)]
     field = SegmentField([column_of(texts[:500]), column_of(texts[500:])])
     assert isinstance(field.column, DictionaryColumn)
     array = field.array(SqlType.TEXT)
     assert isinstance(array, pa.DictionaryArray)
     assert array.to_pylist() == texts
+    more = SegmentField([column_of(["b", None, "a", "b"])], field)
+    assert isinstance(more.column, DictionaryColumn)
+    assert more.column.values is field.column.values
+    others = SegmentField([column_of(["b", None, "c", "b"])], field)
+    assert others.array(SqlType.TEXT).to_pylist() == ["b", None, "c", "b"]
     different = SegmentField([column_of([f"{number}" for number in range(5000)])])
     assert different.array(SqlType.TEXT).type == pa.string()
 

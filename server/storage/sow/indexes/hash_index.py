@@ -10,9 +10,11 @@ Source: AMPS User Guide, Indexing SOW Topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
+
+import numpy as np
 
 from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
@@ -38,6 +40,10 @@ _MAX_EXACT: Final = 2**63
 
 MAX_COMBINATIONS: Final = 10_000
 """Maximum number of look-ups per query; more are not worth it."""
+
+
+_FEW_ROWS: Final = 100
+"""Rows from which on NumPy sorts in less time than Python: ten thousand in a third."""
 
 
 class HashIndex:
@@ -127,16 +133,26 @@ class HashIndex:
                 return
         del self._rows_by_key[key]
 
-    def find_candidates(self, probe_texts: ProbeTexts) -> set[int]:
-        """Return the rows that may have one of the texts in each field."""
-        rows = set(self._odd_rows)
+    def find_candidates(self, probe_texts: ProbeTexts) -> list[int]:
+        """Return the rows that may have one of the texts in each field, in ascending order."""
+        found = self._find(probe_texts)
+        rows = found[0] if len(found) == 1 else set().union(*found)
+        if len(rows) < _FEW_ROWS:
+            return sorted(rows)
+        ascending: list[int] = np.sort(np.fromiter(rows, np.int64, len(rows))).tolist()
+        return ascending
+
+    def max_candidates(self, probe_texts: ProbeTexts) -> int:
+        """Return the number of rows that `find_candidates` returns at most."""
+        return sum(map(len, self._find(probe_texts)))
+
+    def _find(self, probe_texts: ProbeTexts) -> Sequence[Collection[int]]:
+        found: list[Collection[int]] = [self._odd_rows] if self._odd_rows else []
         for values in product(*map(_alternatives, probe_texts)):
-            matching_rows = self._rows_by_key.get(values[0] if self._is_single else values)
-            if isinstance(matching_rows, set):
-                rows |= matching_rows
-            elif matching_rows is not None:
-                rows.add(matching_rows)
-        return rows
+            rows = self._rows_by_key.get(values[0] if self._is_single else values)
+            if rows is not None:
+                found.append(rows if isinstance(rows, set) else (rows,))
+        return found
 
 
 def _value_class(value: Value) -> int:

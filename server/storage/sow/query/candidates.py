@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
+from typing import NamedTuple
 
 from server.message_types.paths import Path
-from server.storage.sow.indexes.hash_index import key_texts, make_probe_texts
+from server.storage.sow.indexes.hash_index import HashIndex, ProbeTexts, key_texts, make_probe_texts
 from server.storage.sow.record_table import RecordTable
 
 
@@ -34,18 +36,45 @@ def candidates(
         return _rows(table, table.identities(keys, topics), past=past)
     if past or not restricted:
         return None
-    if table.key_hash is not None:
-        probe_texts = make_probe_texts(table.options.key_fields, restricted)
-        spellings = None if probe_texts is None else key_texts(probe_texts)
-        if spellings is not None:
-            values = product(*spellings)
-            return _rows(
-                table, {table.key_hash.hash_values(key_values) for key_values in values}, past=False
-            )
+    spellings = _key_spellings(table, restricted)
+    if spellings is not None and table.key_hash is not None:
+        identities = set(map(table.key_hash.hash_values, product(*spellings)))
+        return _rows(table, identities, past=False)
+    found = _find_index(table, restricted)
+    return None if found is None else found.hash_index.find_candidates(found.probe_texts)
+
+
+def max_candidates(table: RecordTable, restricted: Mapping[Path, tuple[str, ...]]) -> int | None:
+    """Return how many rows SOW keys or a hash index leave at most; None if they leave all."""
+    spellings = _key_spellings(table, restricted)
+    if spellings is not None:
+        return prod(map(len, spellings))
+    found = _find_index(table, restricted)
+    return None if found is None else found.hash_index.max_candidates(found.probe_texts)
+
+
+class _IndexLookup(NamedTuple):
+    hash_index: HashIndex
+    probe_texts: ProbeTexts
+
+
+def _key_spellings(
+    table: RecordTable, restricted: Mapping[Path, tuple[str, ...]]
+) -> ProbeTexts | None:
+    """Return the texts of the key fields to look up; None if keys do not leave few."""
+    if table.key_hash is None:
+        return None
+    probe_texts = make_probe_texts(table.options.key_fields, restricted)
+    return None if probe_texts is None else key_texts(probe_texts)
+
+
+def _find_index(
+    table: RecordTable, restricted: Mapping[Path, tuple[str, ...]]
+) -> _IndexLookup | None:
     for index in table.hash_indexes:
         probe_texts = make_probe_texts(index.fields, restricted)
         if probe_texts is not None:
-            return sorted(index.find_candidates(probe_texts))
+            return _IndexLookup(index, probe_texts)
     return None
 
 

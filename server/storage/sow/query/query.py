@@ -14,7 +14,7 @@ Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from server.expressions.backends.compile_columns import ColumnBatch, ColumnFilter
 from server.expressions.inference import with_inferred_types
 from server.expressions.tree import Expr, OrderTerm
+from server.message_types.paths import Path
 from server.storage.sow.history import HistoryPoint
 from server.storage.sow.indexes.hash_index import texts_by_field
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
@@ -122,9 +123,7 @@ class Query(Iterator[list[Record]]):
         self._expr, self._partition = without_part(spec.filter)
         self._is_historical: Final = spec.as_of is not None and table.history is not None
         restricted = {} if self._expr is None else texts_by_field(self._expr)
-        self._candidates: Final = candidates(
-            table, restricted, spec.keys, spec.topic_predicate, past=self._is_historical
-        )
+        self._candidates: Final = self._find_candidates(restricted)
         is_unrestricted = spec.topic_predicate is None and not self._is_historical
         self._row_mask: Final = (
             None
@@ -183,6 +182,11 @@ class Query(Iterator[list[Record]]):
         """End the query; harmless if it has ended."""
         self._steps = iter(())
         self._table.close_snapshot(self._snapshot)
+
+    def _find_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> list[int] | None:
+        """Return the rows that may match; None if all rows are tested: see `candidates`."""
+        spec, past = self._spec, self._is_historical
+        return candidates(self._table, restricted, spec.keys, spec.topic_predicate, past=past)
 
     @property
     def _is_single_slice(self) -> bool:
