@@ -55,7 +55,7 @@ from server.sql.tables.segment_cache import state_of
 from server.sql.tables.segment_filter import is_supported
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.query.candidates import max_candidates
-from server.storage.sow.query.query import Query, QuerySpec
+from server.storage.sow.query.query import CANDIDATE_ROWS, Query, QuerySpec
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
@@ -85,12 +85,6 @@ _WARM_BLOCKS: Final = 2
 
 _MAX_POINT_RECORDS: Final = 4
 """Records that are tested without a task."""
-
-_SAMPLED_BLOCKS: Final = 16
-"""Blocks that are looked at to find out whether fields of a table have memo indexes."""
-
-_CANDIDATE_ROWS: Final = 200
-"""Rows that are tested in the time in which a candidate of a hash index is read."""
 
 _RECORD_BATCH_SIZE: Final = 500
 _REDACTION_BATCH_SIZE: Final = 100
@@ -215,7 +209,7 @@ class ColumnQuery(Query):
         if not is_supported(self._expr):
             return False
         candidate_count = max_candidates(table, restricted)
-        if candidate_count is not None and candidate_count * _CANDIDATE_ROWS < rows:
+        if candidate_count is not None and candidate_count * CANDIDATE_ROWS < rows:
             return False
         needed = self._paths if candidate_count is None else self._segment_fields
         return self._has_columns(needed) or segments.is_worth(needed, len(table))
@@ -224,14 +218,6 @@ class ColumnQuery(Query):
     def candidate_count(self) -> int:
         """The number of records that may match."""
         return self.topic_matches if self._candidates is None else len(self._candidates)
-
-    def _has_columns(self, fields: Sequence[Path]) -> bool:
-        """Return whether some blocks, and so probably all, have memo indexes of fields."""
-        memo_indexes = self._table.memo_indexes
-        blocks = -(-len(self._table.row_states) // MEMO_BLOCK_ROWS)
-        sampled = range(0, blocks, -(-blocks // _SAMPLED_BLOCKS))
-        unread = sum(memo_indexes.count_unread(block, fields) for block in sampled)
-        return unread <= len(sampled) * MEMO_BLOCK_ROWS // 8
 
     @property
     def _is_single_slice(self) -> bool:

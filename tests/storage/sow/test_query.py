@@ -109,6 +109,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("indexes.memo_index", "query.query", "snapshot", "record_table"):
         monkeypatch.setattr(f"server.storage.sow.{module}.MEMO_BLOCK_ROWS", 16)
     monkeypatch.setattr("server.storage.sow.query.query._READ_BATCH_SIZE", 10)
+    monkeypatch.setattr("server.storage.sow.query.query._MAX_CANDIDATES", 20)
     monkeypatch.setattr("server.storage.sow.query.query._WARM_BLOCKS", 2)
 
 

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
 from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
@@ -40,10 +38,6 @@ _MAX_EXACT: Final = 2**63
 
 MAX_COMBINATIONS: Final = 10_000
 """Maximum number of look-ups per query; more are not worth it."""
-
-
-_FEW_ROWS: Final = 100
-"""Rows from which on NumPy sorts in less time than Python: ten thousand in a third."""
 
 
 class HashIndex:
@@ -137,10 +131,7 @@ class HashIndex:
         """Return the rows that may have one of the texts in each field, in ascending order."""
         found = self._find(probe_texts)
         rows = found[0] if len(found) == 1 else set().union(*found)
-        if len(rows) < _FEW_ROWS:
-            return sorted(rows)
-        ascending: list[int] = np.sort(np.fromiter(rows, np.int64, len(rows))).tolist()
-        return ascending
+        return sorted(rows)
 
     def max_candidates(self, probe_texts: ProbeTexts) -> int:
         """Return the number of rows that `find_candidates` returns at most."""

@@ -31,7 +31,7 @@ from server.storage.sow.indexes.hash_index import texts_by_field
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.keys.partitions import without_part
 from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
-from server.storage.sow.query.candidates import candidates
+from server.storage.sow.query.candidates import candidates, max_candidates
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.query.record_order import RecordOrder, RowSorter, SortRow
 from server.storage.sow.record_context import RecordContexts
@@ -43,6 +43,12 @@ _READ_BATCH_SIZE: Final = 1000
 """Records that are read one by one per slice."""
 _SORT_BATCH_SIZE: Final = 250
 """Rows after which a slice ends that prepares rows for sorting, or emits them in order."""
+CANDIDATE_ROWS: Final = 200
+"""Rows that are tested in the time in which a candidate of a hash index is read."""
+_MAX_CANDIDATES: Final = 20_000
+"""Candidates that are listed, unless they are few beside the rows: in about 5 ms."""
+_SAMPLED_BLOCKS: Final = 16
+"""Blocks that are looked at to find out whether fields have memo indexes."""
 _WARM_BLOCKS: Final = 16
 """Blocks per slice, if hardly any of their records have to be parsed."""
 _NO_SNAPSHOT: Final = QuerySnapshot(0, keep_all=False)
@@ -186,7 +192,28 @@ class Query(Iterator[list[Record]]):
     def _find_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> list[int] | None:
         """Return the rows that may match; None if all rows are tested: see `candidates`."""
         spec, past = self._spec, self._is_historical
+        if spec.keys is None and not past and self._has_many_candidates(restricted):
+            return None
         return candidates(self._table, restricted, spec.keys, spec.topic_predicate, past=past)
+
+    def _has_many_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> bool:
+        """Return whether columns are tested in less time than candidates are listed and read.
+
+        Very many are not listed in any case: it is one step, for which everyone waits.
+        """
+        count = max_candidates(self._table, restricted)
+        rows = len(self._table.row_states)
+        if count is None or count <= _READ_BATCH_SIZE or count * CANDIDATE_ROWS < rows:
+            return False
+        return count > _MAX_CANDIDATES or self._has_columns(tuple(restricted))
+
+    def _has_columns(self, fields: Sequence[Path]) -> bool:
+        """Return whether some blocks, and so probably all, have memo indexes of fields."""
+        memo_indexes = self._table.memo_indexes
+        blocks = -(-len(self._table.row_states) // MEMO_BLOCK_ROWS)
+        sampled = range(0, blocks, -(-blocks // _SAMPLED_BLOCKS))
+        unread = sum(memo_indexes.count_unread(block, fields) for block in sampled)
+        return unread <= len(sampled) * MEMO_BLOCK_ROWS // 8
 
     @property
     def _is_single_slice(self) -> bool:
