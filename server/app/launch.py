@@ -28,7 +28,7 @@ from server.app.banner import BANNER
 from server.app.check_report import TopologyCheck, print_problems, report
 from server.app.configuration import Configuration, read_configuration
 from server.app.daemon import detach
-from server.app.reload import reload_group
+from server.app.reload.configuration_reload import reload_group
 from server.app.startup_log import announce
 from server.app.stdio import OutputError, put, say
 from server.app.wiring.access_explanation import AccessQuery, explain_access

@@ -33,6 +33,24 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 
+@dataclass(eq=False, slots=True)
+class TransportSecurity:
+    """The modules of a transport, behind the switches.
+
+    Attributes:
+        transport: its name.
+        authenticator: decides on logons.
+        entitlement: has the permissions.
+        forget_functions: functions that forget the permissions of a user, or of all users for None,
+            so that they are determined again.
+    """
+
+    transport: str
+    authenticator: SwitchedAuthenticator
+    entitlement: SwitchedEntitlement
+    forget_functions: list[Callable[[str | None], None]]
+
+
 @dataclass(slots=True)
 class SecuritySwitches:
     """The state of both switches, for all transports of an instance, and the modules behind them.
@@ -40,9 +58,7 @@ class SecuritySwitches:
     Attributes:
         is_authentication_on: whether authentication is on.
         is_entitlement_on: whether entitlement is on.
-        authenticators: the authentication modules, with the name of the transport.
-        forget_functions: functions with the name of a transport. Each forgets the permissions of a
-            user, or of all users for None, so that they are determined again.
+        transports: the modules of the transports.
         worker: runs the slow decisions of modules.
         failed_logons: counts failed logons.
         users_files: the open users files.
@@ -54,8 +70,7 @@ class SecuritySwitches:
 
     is_authentication_on: bool = True
     is_entitlement_on: bool = True
-    authenticators: list[tuple[str, LogonAuthenticator]] = field(default_factory=list)
-    forget_functions: list[tuple[str, Callable[[str | None], None]]] = field(default_factory=list)
+    transports: list[TransportSecurity] = field(default_factory=list)
     worker: AsyncWorker = field(default_factory=AsyncWorker)
     failed_logons: FailedLogons = field(default_factory=FailedLogons)
     users_files: UsersFiles = field(default_factory=UsersFiles)
@@ -88,20 +103,17 @@ class SecuritySwitches:
 
     def wrap_modules(
         self, transport: str, authenticator: LogonAuthenticator, entitlement: Entitlement
-    ) -> tuple[SwitchedAuthenticator, SwitchedEntitlement]:
-        """Return wrappers for the modules of a transport, and register them."""
-        wrapped = (
-            SwitchedAuthenticator(authenticator, self),
-            SwitchedEntitlement(entitlement, self),
+    ) -> TransportSecurity:
+        """Return wrappers for the modules of a transport, to be added to `transports`."""
+        switched = SwitchedEntitlement(entitlement, self)
+        return TransportSecurity(
+            transport, SwitchedAuthenticator(authenticator, self), switched, [switched.forget]
         )
-        self.authenticators.append((transport, wrapped[0]))
-        self.forget_functions.append((transport, wrapped[1].forget))
-        return wrapped
 
     def forget_logons(self) -> None:
         """Reset authentication: every logon is decided again, and admin sessions end."""
-        for _, authenticator in self.authenticators:
-            authenticator.forget()
+        for security in self.transports:
+            security.authenticator.forget()
         self.sessions.end_all()
 
     def forget_permissions(self, transport: str | None, user: str | None) -> None:
@@ -111,9 +123,10 @@ class SecuritySwitches:
             transport: the transport; None for all.
             user: the user; None for all.
         """
-        for name, forget in self.forget_functions:
-            if transport in (None, name):
-                forget(user)
+        for security in self.transports:
+            if transport in (None, security.transport):
+                for forget in security.forget_functions:
+                    forget(user)
 
 
 @dataclass(frozen=True, slots=True)

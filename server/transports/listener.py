@@ -6,8 +6,9 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from config_schema.spec import TransportSpec
+from config_schema.spec import TlsSpec, TransportSpec
 from server.transports.connection import (
     TransportConnection,
     TransportContext,
@@ -20,6 +21,21 @@ from server.transports.tls_acceptor import TlsAcceptor
 
 class TransportError(Exception):
     """A transport that cannot be opened, or does not exist. The text has name, place and reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedSockets:
+    """The sockets of a listener that is not open yet.
+
+    Attributes:
+        sockets: the sockets; they listen.
+        tls_context: the TLS context of new connections; None for none.
+        shared_with: the listener that has these sockets as well; None if they are new.
+    """
+
+    sockets: list[socket.socket]
+    tls_context: ssl.SSLContext | None
+    shared_with: Listener | None
 
 
 class Listener:
@@ -43,7 +59,7 @@ class Listener:
         spec: TransportSpec,
         transport_context: TransportContext,
         protocol_factory: Callable[[], asyncio.Protocol],
-        set_tls_context: Callable[[ssl.SSLContext], None] | None = None,
+        set_tls_context: Callable[[ssl.SSLContext, TlsSpec], None] | None = None,
         alpn_protocols: Sequence[str] = (),
     ) -> None:
         self.spec = spec
@@ -52,6 +68,8 @@ class Listener:
         self._set_tls_context = set_tls_context
         self._alpn_protocols = alpn_protocols
         self._servers: list[asyncio.Server | TlsAcceptor] = []
+        self._sockets: list[socket.socket] = []
+        self._prepared: _PreparedSockets | None = None
         self._socket_file = (
             UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
         )
@@ -66,6 +84,36 @@ class Listener:
         """The address that it listens on, as configured."""
         return str(self.spec.inet_addr or self.spec.file_name)
 
+    def prepare(self, replaced: Listener | None = None) -> None:
+        """Read the certificates and bind the sockets, for the next `open`, which cannot fail then.
+
+        Args:
+            replaced: an open listener that is closed then. If it listens on the same address, its
+                sockets are shared until then, so that no connection is refused meanwhile.
+
+        Raises:
+            TransportError: see `open`.
+        """
+        context = None if self.spec.tls is None else self.make_tls_context(self.spec)
+        shared = replaced if replaced and replaced.listens_like(self.spec) else None
+        try:
+            sockets = self._listen() if shared is None else shared.share_sockets()
+        except OSError as error:
+            raise TransportError(
+                f"{self.spec.location}: transport {self.spec.name} cannot listen on"
+                f" {self.address}: {error.strerror or error}"
+            ) from None
+        self._prepared = _PreparedSockets(sockets, context, shared)
+
+    def discard_prepared(self) -> None:
+        """Release what `prepare` has prepared, if it is not opened."""
+        if self._prepared is not None:
+            for opened in self._prepared.sockets:
+                opened.close()
+            if self._socket_file is not None and self._prepared.shared_with is None:
+                self._socket_file.remove()
+            self._prepared = None
+
     async def open(self) -> None:
         """Open the sockets and listen.
 
@@ -73,25 +121,19 @@ class Listener:
             TransportError: the address is in use, does not exist or is not allowed, or the
                 certificate cannot be used.
         """
-        try:
-            context = None if self.spec.tls is None else make_server_context(self.spec.tls)
-        except TlsError as error:
-            raise TransportError(
-                f"{self.spec.location}: transport {self.spec.name} cannot be secured: {error}"
-            ) from None
-        self._set_alpn_protocols(context)
-        try:
-            sockets = self._listen()
-        except OSError as error:
-            raise TransportError(
-                f"{self.spec.location}: transport {self.spec.name} cannot listen on"
-                f" {self.address}: {error.strerror or error}"
-            ) from None
+        if self._prepared is None:
+            self.prepare()
+        prepared, self._prepared = self._prepared, None
+        assert prepared is not None  # noqa: S101 - prepare() has set it
+        context, shared = prepared.tls_context, prepared.shared_with
+        if shared is not None:
+            self._socket_file = shared.release_socket_file()
         self.transport_context.is_open = True
-        if context is not None and self._set_tls_context is not None:
-            self._set_tls_context(context)
+        if context is not None and self._set_tls_context is not None and self.spec.tls is not None:
+            self._set_tls_context(context, self.spec.tls)
             context = None
-        for listening_socket in sockets:
+        self._sockets = prepared.sockets
+        for listening_socket in self._sockets:
             self._servers.append(await self._serve(listening_socket, context))
             self.transport_context.engine.log.emit(
                 "11-0001",
@@ -109,17 +151,32 @@ class Listener:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        self._sockets = []
         if self._socket_file is not None:
             self._socket_file.remove()
         self.transport_context.engine.log.emit(
             "11-0003", transport=self.spec.name, address=self.address
         )
 
+    def make_tls_context(self, spec: TransportSpec) -> ssl.SSLContext:
+        """Return the TLS context of a description of this transport.
+
+        Raises:
+            TransportError: a file cannot be read or used, or OpenSSL does not know a setting.
+        """
+        assert spec.tls is not None  # noqa: S101 - the caller knows
+        try:
+            context = make_server_context(spec.tls)
+        except TlsError as error:
+            raise TransportError(
+                f"{spec.location}: transport {spec.name} cannot be secured: {error}"
+            ) from None
+        self._set_alpn_protocols(context)
+        return context
+
     def reload_certificate(self, _change: str) -> None:
         """Read certificate, key and authorities again, for connections accepted from now on."""
-        acceptors = [server for server in self._servers if isinstance(server, TlsAcceptor)]
-        set_tls_context = self._set_tls_context
-        if self.spec.tls is None or not (acceptors or (set_tls_context and self.is_open)):
+        if self.spec.tls is None or not self.is_open:
             return
         log = self.transport_context.engine.log
         try:
@@ -130,11 +187,37 @@ class Listener:
         self._set_alpn_protocols(context)
         for reason in unusable:
             log.emit("11-0015", transport=self.spec.name, reason=reason)
-        for acceptor in acceptors:
-            acceptor.context = context
-        if set_tls_context is not None:
-            set_tls_context(context)
-        log.emit("11-0006", transport=self.spec.name)
+        self.use_tls_context(context)
+
+    def use_tls_context(self, context: ssl.SSLContext) -> None:
+        """Secure connections accepted from now on with another context, if it is open."""
+        if self.spec.tls is None or not self.is_open:
+            return
+        for server in self._servers:
+            if isinstance(server, TlsAcceptor):
+                server.context = context
+        if self._set_tls_context is not None:
+            self._set_tls_context(context, self.spec.tls)
+        self.transport_context.engine.log.emit("11-0006", transport=self.spec.name)
+
+    def listens_like(self, spec: TransportSpec) -> bool:
+        """Return whether it is open, on the address of a description, and in the same way."""
+        own = self.spec
+        return (
+            self.is_open
+            and str(own.inet_addr) == str(spec.inet_addr)
+            and (own.file_name, own.file_mask) == (spec.file_name, spec.file_mask)
+            and own.reuse_addr == spec.reuse_addr
+        )
+
+    def share_sockets(self) -> list[socket.socket]:
+        """Return duplicates of its sockets, which listen on when it is closed."""
+        return [listening_socket.dup() for listening_socket in self._sockets]
+
+    def release_socket_file(self) -> UnixSocketFile | None:
+        """Return the file of its Unix socket, which stays when it is closed; None for none."""
+        socket_file, self._socket_file = self._socket_file, None
+        return socket_file
 
     def disconnect_all(self, reason: str) -> None:
         """Close all connections that were accepted here.
@@ -163,8 +246,8 @@ class Listener:
         log = self.transport_context.engine.log
         log.emit("11-0009", transport=self.spec.name, address=address)
 
-    def _set_alpn_protocols(self, context: ssl.SSLContext | None) -> None:
-        if context is not None and self._alpn_protocols:
+    def _set_alpn_protocols(self, context: ssl.SSLContext) -> None:
+        if self._alpn_protocols:
             context.set_alpn_protocols(list(self._alpn_protocols))
 
     def _listen(self) -> list[socket.socket]:

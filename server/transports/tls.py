@@ -129,19 +129,24 @@ def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
     return _load_authorities(context, tls)
 
 
-def watch_files(tls: TlsSpec, files: FileWatch, on_change: Callable[[str], None]) -> None:
+def watch_files(
+    tls: TlsSpec, files: FileWatch, on_change: Callable[[str], None]
+) -> list[Callable[[], None]]:
     """Register a callback for changes of the files that a transport's TLS is made from.
 
     Args:
         tls: the description.
         files: watches the files.
         on_change: called on a change.
+
+    Returns:
+        Functions that end the watches.
     """
     paths = [tls.certificate, tls.private_key, tls.ca_file if tls.verify_client else None]
-    for path in filter(None, paths):
-        files.watch(Path(path), on_change)
+    watches = [files.watch(Path(path), on_change) for path in filter(None, paths)]
     if tls.verify_client and tls.ca_path:
-        files.watch_all(Path(tls.ca_path), _PEM, on_change)
+        watches.append(files.watch_all(Path(tls.ca_path), _PEM, on_change))
+    return watches
 
 
 def _load_authorities(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:

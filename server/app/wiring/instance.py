@@ -43,7 +43,7 @@ from server.app.wiring.provision import (
     provision_message_types,
     with_unified_fix_tags,
 )
-from server.app.wiring.provision_admin import MakeReloadGroup, provision_admin
+from server.app.wiring.provision_admin import provision_admin
 from server.app.wiring.provision_console import provision_console
 from server.app.wiring.provision_journal import open_journal, recover
 from server.app.wiring.provision_queues import provision_queues, recover_queue_progress
@@ -57,6 +57,7 @@ from server.app.wiring.provision_sow import (
     warn_of_lost_records,
 )
 from server.app.wiring.provision_statistics import StatisticsService, sources_of
+from server.app.wiring.reload_services import MakeReloadGroup, ReloadServices
 from server.app.wiring.source_files import source_files
 from server.app.wiring.transport_table import TransportTable
 from server.engine.engine import Engine
@@ -108,8 +109,7 @@ class Instance:
         log: its event log.
         configuration: the document that the description was read from; None if there is none.
         supervisor: notified of the start's progress, and that the engine's loop runs.
-        make_reload_group: makes the operations that reload the configuration; takes the transports,
-            the actions, and the text of the configuration that the admin interface shows.
+        make_reload_group: makes the operations that reload the configuration; None for none.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -151,6 +151,7 @@ class Instance:
             raise StartError(str(error)) from None
         self._queue_peers = QueuePeers()
         self._file_watch = FileWatch(log)
+        self._certificate_check = CertificateCheck(self._engine.clock, log)
         self._configuration = configuration
         self._services = self._make_services()
         self._actions = ActionRunner(spec, self._services)
@@ -391,9 +392,8 @@ class Instance:
         )
 
     def _check_certificates(self, opened: contextlib.AsyncExitStack) -> None:
-        check = CertificateCheck(self._spec, self._engine.clock, self._log)
-        opened.callback(check.close)
-        check.start()
+        opened.callback(self._certificate_check.close)
+        self._certificate_check.start(self._spec)
 
     def _log_file_change(self, path: str, change: str) -> None:
         self._log.emit("00-0040", path=path, change=change)
@@ -477,7 +477,10 @@ class Instance:
         """Return operations of administrators that need more than the services of actions."""
         groups = [log_target_group(LevelOverrides(self._log, self._clock))]
         if self._make_reload_group is not None:
-            groups.append(self._make_reload_group(self._transports, self._actions, text))
+            services = ReloadServices(
+                self._transports, self._certificate_check, self._actions, text
+            )
+            groups.append(self._make_reload_group(services))
         return groups
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from config_schema.spec.exposure import accepts_any_client
 from server.admin.access import AccessControl
@@ -36,20 +36,12 @@ from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.own_hosts import OwnHosts, own_names
 
 if TYPE_CHECKING:
-    from actions.runner import ActionRunner
     from actions.services import ActionServices
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
-    from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.statistics.statistics_thread import StatisticsThread
-
-
-MakeReloadGroup: TypeAlias = (
-    "Callable[[TransportTable, ActionRunner, ConfigurationText], OperationGroup]"
-)
-"""Makes the operations that reload the configuration of an instance with these parts."""
 
 
 def provision_admin(
@@ -172,18 +164,19 @@ def _make_access(
         TRANSPORT, spec.modules, engine.settings.functions, engine.log
     )
     try:
-        standing = engine.security_switches.wrap_modules(
+        switched = engine.security_switches.wrap_modules(
             TRANSPORT,
             security.make_authenticator(authentication, around),
             security.make_entitlement(entitlement, around),
         )
     except security.SecurityError as error:
         raise ProvisionError(admin, str(error)) from None
+    engine.security_switches.transports.append(switched)
     permissions = None
     if entitlement is not None:
-        permissions = AdminPermissionCache(standing[1])
-        engine.security_switches.forget_functions.append((TRANSPORT, permissions.forget))
-    authenticator = None if authentication is None else standing[0]
+        permissions = AdminPermissionCache(switched.entitlement)
+        switched.forget_functions.append(permissions.forget)
+    authenticator = None if authentication is None else switched.authenticator
     sessions = engine.security_switches.sessions
     return AccessControl(
         admin, authenticator, permissions, engine_calls, audit, engine.log, sessions

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     import ssl
 
     from config_schema.problems import Problems
-    from config_schema.spec import InstanceSpec, TransportSpec
+    from config_schema.spec import InstanceSpec, TlsSpec, TransportSpec
     from config_schema.spec.common import ModuleUse, Options
     from server.engine.engine import Engine
+    from server.security.switches import TransportSecurity
     from server.sql.flight.gateway import FlightGateway
     from server.sql.local_client import LocalSqlTransport
     from server.sql.services import SqlServices
@@ -80,7 +81,11 @@ class SqlTransports:
         self._gateway: FlightGateway | None = None
 
     def make_listener(
-        self, protocol: str, transport: TransportSpec, transport_context: TransportContext
+        self,
+        protocol: str,
+        transport: TransportSpec,
+        transport_context: TransportContext,
+        security: TransportSecurity,
     ) -> Listener:
         """Return the listener of a transport.
 
@@ -88,6 +93,7 @@ class SqlTransports:
             protocol: a key of `SQL_PROTOCOLS`.
             transport: the transport's description.
             transport_context: the context of its connections.
+            security: its modules.
 
         Raises:
             TransportError: a library is missing.
@@ -99,12 +105,9 @@ class SqlTransports:
                 f" with {_INSTALL}"
             )
         columns.warm_up()  # also without topics, which call it
-        make = (
-            self._make_flight_listener
-            if protocol == FLIGHT_PROTOCOL
-            else self._make_postgres_listener
-        )
-        return make(transport, transport_context)
+        if protocol == FLIGHT_PROTOCOL:
+            return self._make_flight_listener(transport, transport_context, security)
+        return self._make_postgres_listener(transport, transport_context)
 
     def _make_postgres_listener(
         self, transport: TransportSpec, transport_context: TransportContext
@@ -114,9 +117,9 @@ class SqlTransports:
 
         tls = TlsUpgrade(is_required=transport.tls is not None)
 
-        def set_tls_context(context: ssl.SSLContext) -> None:
+        def set_tls_context(context: ssl.SSLContext, spec: TlsSpec) -> None:
             tls.context = context
-            tls.channel_binding = _channel_binding(transport)
+            tls.channel_binding = _channel_binding(spec)
 
         sql = SqlTransport(
             self._shared_services(),
@@ -134,16 +137,17 @@ class SqlTransports:
         )
 
     def _make_flight_listener(
-        self, transport: TransportSpec, transport_context: TransportContext
+        self,
+        transport: TransportSpec,
+        transport_context: TransportContext,
+        security: TransportSecurity,
     ) -> Listener:
         from server.sql.flight.connection import FlightConnection, FlightTransport
         from server.sql.flight.gateway import FlightGateway
         from server.sql.flight.service import make_handlers
 
         gateway = self._gateway = self._gateway or FlightGateway(make_handlers)
-        self._engine.security_switches.forget_functions.append(
-            (transport.name, partial(gateway.tokens.forget, transport.name))
-        )
+        security.forget_functions.append(partial(gateway.tokens.forget, transport.name))
         flight = FlightTransport(
             self._shared_services(),
             gateway,
@@ -201,12 +205,12 @@ class SqlTransports:
         return self._services
 
 
-def _channel_binding(transport: TransportSpec) -> bytes:
+def _channel_binding(tls: TlsSpec) -> bytes:
     """Return the hash of a transport's certificate for logons; empty if it has none."""
-    if transport.tls is None or not transport.tls.certificate:
+    if not tls.certificate:
         return b""
     try:
-        content = read_regular(transport.tls.certificate, MAX_CERTIFICATE_FILE_SIZE)
+        content = read_regular(tls.certificate, MAX_CERTIFICATE_FILE_SIZE)
     except OSError:  # removed since OpenSSL has read it
         return b""
     return channel_binding_of(content.decode("ascii", "replace"))

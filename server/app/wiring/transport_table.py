@@ -6,49 +6,50 @@ functions.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from amperage.wire.legacy.dialect import Dialect
-from amperage.wire.legacy.dialects import DIALECTS
-from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
-from config_schema.spec.exposure import accepts_any_client
-from config_schema.units import parse_external_address
-from server.app.wiring.sql_transports import SQL_PROTOCOLS, ConsoleSql, SqlTransports
-from server.engine.connection_context import ConnectionContext
+from config_schema.spec import InstanceSpec, TransportSpec
+from server.app.wiring.sql_transports import ConsoleSql, SqlTransports
+from server.app.wiring.transport_factory import ConfiguredTransport, TransportFactory, make_pool
 from server.engine.engine import Engine
-from server.message_types.registry import DECLARED
-from server.replication.transport.connection import AcceptedReplicationConnection, ReplicationUsers
 from server.replication.transport.connector import ReplicationConnector
-from server.security import modules as security
-from server.security.interceptors.base import FilterError
-from server.security.interceptors.registry import make_filters
-from server.security.modules import DEFAULT
-from server.topics.subscriptions.limits.client_limits import ClientLimits, has_own_pool, limits_of
+from server.topics.subscriptions.limits.client_limits import has_own_pool, limits_of
 from server.topics.subscriptions.limits.slow_clients import ClientPool
-from server.transports.connection import TransportContext
-from server.transports.descriptor_reserve import DescriptorReserve
-from server.transports.legacy import LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
-from server.transports.origins import Origins
-from server.transports.own_hosts import OwnHosts, own_names
-from server.transports.stream import StreamConnection
 from server.transports.tls import watch_files
-from server.transports.trusted_admin import TrustedAdmin
-from server.transports.websocket import WebsocketConnection, WebsocketSettings
-from server.transports.websocket_handshake import HandshakeAuthenticator
-from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
+    import ssl
+
     from server.process.file_watch import FileWatch
     from server.replication.links.registry import LinkRegistry
     from server.statistics.statistics_thread import StatisticsThread
 
-_TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
-"""Modules of message types with text bodies; other types need binary websocket messages."""
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransports:
+    """The transports of another configuration, prepared to take the place of the present ones.
+
+    Attributes:
+        spec: the instance's description.
+        transports: all transports, by name, in the order of the configuration.
+        added: those that are opened, or may be opened later.
+        removed: those that are closed, with their connections.
+        tls_contexts: the TLS contexts of transports that stay, by name.
+    """
+
+    spec: InstanceSpec
+    transports: dict[str, ConfiguredTransport]
+    added: list[ConfiguredTransport]
+    removed: list[ConfiguredTransport]
+    tls_contexts: dict[str, ssl.SSLContext]
+
+    def discard(self) -> None:
+        """Release the sockets; nothing has changed."""
+        for transport in self.added:
+            transport.listener.discard_prepared()
 
 
 class TransportTable:
@@ -66,34 +67,35 @@ class TransportTable:
     def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
         self._spec = spec
         self._engine = engine
-        self._shared_pool = _pool(limits_of(spec.limits))
-        self._descriptors = DescriptorReserve(engine.clock, engine.log)
-        self._rate_limited_log = RateLimitedLog(engine.log, engine.clock)
+        self._shared_pool = make_pool(limits_of(spec.limits))
         self._sql = SqlTransports(spec, engine)
         self._links: LinkRegistry | None = None
         self._replication_connector: ReplicationConnector | None = None
-        self._protocols = {protocol.name: protocol for protocol in spec.protocols}
-        self._listeners = {
-            transport.name: self._make_listener(transport) for transport in spec.transports
+        self._file_watch: FileWatch | None = None
+        factory = self._make_factory(spec)
+        self._transports = {
+            transport.name: factory.make(transport) for transport in spec.transports
         }
+        for transport in self._transports.values():
+            engine.security_switches.transports.append(transport.security)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the transports that can be opened and closed."""
-        return tuple(self._listeners)
+        return tuple(self._transports)
 
     @property
     def pools(self) -> tuple[ClientPool, ...]:
         """The groups of clients that share limits for their output buffers."""
         pools_used = dict.fromkeys(
-            listener.transport_context.client_pool for listener in self._listeners.values()
+            listener.transport_context.client_pool for listener in self.listeners
         )
         return tuple(pools_used)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
         """All listeners, open or not."""
-        return tuple(self._listeners.values())
+        return tuple(transport.listener for transport in self._transports.values())
 
     @property
     def console_sql(self) -> ConsoleSql:
@@ -104,9 +106,9 @@ class TransportTable:
     def open_from_start(self) -> dict[str, bool]:
         """The transports that `open` opens, each with True if it is open now."""
         return {
-            name: listener.is_open
-            for name, listener in self._listeners.items()
-            if listener.spec.initial_state_enabled and self._can_open(listener.spec)
+            listener.spec.name: listener.is_open
+            for listener in self.listeners
+            if self._opens_from_start(listener.spec)
         }
 
     def set_links(self, links: LinkRegistry) -> None:
@@ -131,7 +133,7 @@ class TransportTable:
             TransportError: one of them cannot be opened. The ones before it are open.
         """
         for name in self.open_from_start:
-            await self._listeners[name].open()
+            await self._find(name).open()
         if self._replication_connector is not None:
             self._replication_connector.open()
 
@@ -139,7 +141,7 @@ class TransportTable:
         """Close all transports, in reverse order; clients' connections stay open."""
         if self._replication_connector is not None:
             await self._replication_connector.close()
-        for listener in reversed(self._listeners.values()):
+        for listener in reversed(self.listeners):
             await listener.close()
         self._sql.close()
         if self._links is not None:
@@ -147,10 +149,10 @@ class TransportTable:
 
     async def stop_accepting(self) -> list[str]:
         """Close the listeners that are open, and return their names; connections stay open."""
-        names = [name for name, listener in self._listeners.items() if listener.is_open]
-        for name in names:
-            await self._listeners[name].close()
-        return names
+        listeners = [listener for listener in self.listeners if listener.is_open]
+        for listener in listeners:
+            await listener.close()
+        return [listener.spec.name for listener in listeners]
 
     async def enable(self, name: str) -> None:
         """Open a transport, if it is not open.
@@ -180,176 +182,123 @@ class TransportTable:
             await listener.close()
             listener.disconnect_all("")  # the entry above has the reason; real servers give none
 
-    def update_limits(self, spec: InstanceSpec) -> None:
-        """Apply the limits for slow clients of another configuration.
+    def prepare(
+        self, spec: InstanceSpec, replaced: Collection[str], secured: Collection[str]
+    ) -> PreparedTransports:
+        """Prepare the transports of another configuration: modules, certificates and sockets.
 
         Args:
-            spec: the instance, with the same transports; those with limits of their own are so
-                again.
+            spec: the instance's description.
+            replaced: transports of both configurations that are closed and opened anew.
+            secured: transports of both with other certificates or settings of TLS.
+
+        Raises:
+            TransportError: one of them cannot be made or opened; nothing has changed.
         """
-        transports = {transport.name: transport for transport in spec.transports}
-        self._shared_pool.limits = limits_of(spec.limits)
-        for name, listener in self._listeners.items():
-            limits = transports[name].limits
-            if has_own_pool(limits):
-                pool = listener.transport_context.client_pool
-                pool.limits = limits_of(limits, spec.limits)
+        factory = self._make_factory(spec)
+        names = {transport.name for transport in spec.transports}
+        removed = {
+            name: transport
+            for name, transport in self._transports.items()
+            if name not in names or name in replaced
+        }
+        prepared = PreparedTransports(spec, {}, [], list(removed.values()), {})
+        try:
+            for transport in spec.transports:
+                kept = None if transport.name in removed else self._transports.get(transport.name)
+                prepared.transports[transport.name] = kept or factory.make(transport)
+                if kept is None:
+                    prepared.added.append(prepared.transports[transport.name])
+                elif transport.name in secured:
+                    context = kept.listener.make_tls_context(transport)
+                    prepared.tls_contexts[transport.name] = context
+            for added in prepared.added:
+                if self._opens_from_start(added.listener.spec):
+                    added.listener.prepare(_find_predecessor(added, prepared.removed))
+        except TransportError:
+            prepared.discard()
+            raise
+        return prepared
+
+    async def apply(self, prepared: PreparedTransports) -> None:
+        """Replace the transports with those of another configuration, and apply its limits."""
+        switches = self._engine.security_switches
+        for added in prepared.added:
+            switches.transports.append(added.security)
+            self._watch_certificate(added)
+            if self._opens_from_start(added.listener.spec):
+                await added.listener.open()
+        for removed in prepared.removed:
+            switches.transports.remove(removed.security)
+            _end_watches(removed)
+            await removed.listener.close()
+            removed.listener.disconnect_all("transport removed")
+        self._spec = prepared.spec
+        self._transports = prepared.transports
+        self._shared_pool.limits = limits_of(prepared.spec.limits)
+        for spec in prepared.spec.transports:
+            self._update(self._transports[spec.name], spec, prepared.tls_contexts.get(spec.name))
+
+    def _update(
+        self,
+        transport: ConfiguredTransport,
+        spec: TransportSpec,
+        tls_context: ssl.SSLContext | None,
+    ) -> None:
+        listener = transport.listener
+        listener.spec = spec
+        if has_own_pool(spec.limits):
+            limits = limits_of(spec.limits, self._spec.limits)
+            listener.transport_context.client_pool.limits = limits
+        if tls_context is not None:
+            listener.use_tls_context(tls_context)
+            _end_watches(transport)
+            self._watch_certificate(transport)
 
     def watch_certificates(self, file_watch: FileWatch) -> None:
         """Make transports read their certificates again when the files change."""
-        for listener in self._listeners.values():
-            if listener.spec.tls is not None:
-                watch_files(listener.spec.tls, file_watch, listener.reload_certificate)
+        self._file_watch = file_watch
+        for transport in self._transports.values():
+            self._watch_certificate(transport)
+
+    def _watch_certificate(self, transport: ConfiguredTransport) -> None:
+        listener = transport.listener
+        if listener.spec.tls is not None and self._file_watch is not None:
+            transport.watches.extend(
+                watch_files(listener.spec.tls, self._file_watch, listener.reload_certificate)
+            )
+
+    def _make_factory(self, spec: InstanceSpec) -> TransportFactory:
+        return TransportFactory(
+            spec, self._engine, self._shared_pool, self._sql, lambda: self._links
+        )
 
     def _find(self, name: str) -> Listener:
-        listener = self._listeners.get(name)
-        if listener is None:
-            names = ", ".join(self._listeners) or "none"
+        transport = self._transports.get(name)
+        if transport is None:
+            names = ", ".join(self._transports) or "none"
             raise TransportError(
                 f"there is no transport named {name!r}; the transports are {names}"
             )
-        return listener
+        return transport.listener
+
+    def _opens_from_start(self, transport: TransportSpec) -> bool:
+        return transport.initial_state_enabled and self._can_open(transport)
 
     def _can_open(self, transport: TransportSpec) -> bool:
         """Return whether a transport's requirements are met; the config check reports if not."""
         return self._links is not None or not transport.is_replication
 
-    def _base_protocol(self, transport: TransportSpec) -> str:
-        variant = self._protocols.get(transport.protocol)
-        return transport.protocol if variant is None else variant.module
 
-    def _make_listener(self, transport: TransportSpec) -> Listener:
-        try:
-            filters = make_filters(transport.filters, self._spec.modules)
-        except FilterError as error:
-            raise TransportError(str(error)) from None
-        spec, engine = self._spec, self._engine
-        around = engine.security_switches.module_services(
-            transport.name, spec.modules, engine.settings.functions, engine.log
-        )
-        use = transport.authentication or spec.authentication
-        try:
-            authenticator = security.make_authenticator(use, around)
-            entitlement = security.make_entitlement(
-                transport.entitlement or spec.entitlement, around
-            )
-        except security.SecurityError as error:
-            raise TransportError(str(error)) from None
-        security_modules = engine.security_switches.wrap_modules(
-            transport.name, authenticator, entitlement
-        )
-        context = ConnectionContext(
-            transport.name,
-            transport.message_type,
-            *security_modules,
-            transport_filters=filters,
-            auth_module=DEFAULT if use is None else use.module,
-        )
-        transport_context = TransportContext(
-            self._engine,
-            context,
-            self._pool_for(transport.limits),
-            self._descriptors,
-            self._rate_limited_log,
-        )
-        if transport.is_replication:
-            engine.security_switches.forget_functions.append(
-                (transport.name, ReplicationUsers(transport_context).forget)
-            )
-        protocol = self._base_protocol(transport)
-        if protocol in SQL_PROTOCOLS:
-            return self._sql.make_listener(protocol, transport, transport_context)
-        return Listener(
-            transport, transport_context, self._protocol_factory(transport, transport_context)
-        )
-
-    def _pool_for(self, limits: SlowClientLimits) -> ClientPool:
-        if has_own_pool(limits):
-            return _pool(limits_of(limits, self._spec.limits))
-        return self._shared_pool
-
-    def _protocol_factory(
-        self, transport: TransportSpec, transport_context: TransportContext
-    ) -> Callable[[], asyncio.Protocol]:
-        if transport.is_replication:
-            return partial(self._accept_replication, transport_context)
-        protocol = self._base_protocol(transport)
-        if protocol == "websocket":
-            settings = self._websocket_settings(transport)
-            return partial(WebsocketConnection, transport_context, settings)
-        if protocol in DIALECTS:
-            return partial(LegacyConnection, transport_context, self._dialect(protocol, transport))
-        return partial(StreamConnection, transport_context)
-
-    def _accept_replication(
-        self, transport_context: TransportContext
-    ) -> AcceptedReplicationConnection:
-        assert self._links is not None  # noqa: S101 - otherwise the transport is not open
-        return AcceptedReplicationConnection(transport_context, self._links)
-
-    def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
-        message_types = {spec.name: spec for spec in self._spec.message_types}
-        try:
-            return make_dialect(protocol, message_types.get(transport.message_type or ""))
-        except ValueError as error:
-            raise TransportError(f"{transport.location}: {error}") from None
-
-    def _websocket_settings(self, transport: TransportSpec) -> WebsocketSettings:
-        variant = self._protocols.get(transport.protocol)
-        challenge = None if variant is None else variant.www_authenticate
-        lines = (
-            transport.http_headers
-            if variant is None
-            else (*variant.http_headers, *transport.http_headers)
-        )
-        allowed = () if variant is None else variant.allowed_origins
-        is_open = accepts_any_client(transport.authentication, self._spec.authentication)
-        try:
-            origins = Origins(allowed)
-        except ValueError as error:
-            raise TransportError(f"{transport.location}: {error}") from None
-        return WebsocketSettings(
-            authenticator=HandshakeAuthenticator(
-                self._engine.settings.message_types,
-                challenge,
-                origins,
-                OwnHosts(own_names(self._spec.admin)) if is_open and not allowed else None,
-                None if variant is None else self._trusted_admin(variant, origins),
-            ),
-            response_headers=tuple(_header(line) for line in lines),
-            allows_deflate=transport.per_message_deflate,
-            text_types=_text_types(self._spec),
-        )
-
-    def _trusted_admin(self, protocol: ProtocolSpec, origins: Origins) -> TrustedAdmin | None:
-        admin = self._spec.admin
-        if not protocol.trusted_admin or admin is None or admin.inet_addr is None:
-            return None
-        elsewhere = []
-        if admin.external_inet_addr is not None:
-            where = parse_external_address(admin.external_inet_addr)[1]
-            elsewhere.append(where.partition("/")[0])
-        return TrustedAdmin(
-            self._engine.security_switches.sessions, admin.inet_addr.port, elsewhere, origins
-        )
+def _end_watches(transport: ConfiguredTransport) -> None:
+    for end in transport.watches:
+        end()
+    transport.watches.clear()
 
 
-def _text_types(spec: InstanceSpec) -> frozenset[str]:
-    modules = {name: name for name in DECLARED}
-    modules |= {message_type.name: message_type.module for message_type in spec.message_types}
-    return frozenset(name for name, module in modules.items() if module in _TEXT_MODULES) | {""}
-
-
-def _header(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.strip(), value.strip()
-
-
-def _pool(limits: ClientLimits) -> ClientPool:
-    """Return a pool of clients that share limits; make its spill directory if it is missing."""
-    try:
-        Path(limits.directory).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"MessageDiskPath {limits.directory} cannot be made: {error.strerror}"
-        raise TransportError(reason) from None
-    return ClientPool(limits)
+def _find_predecessor(
+    added: ConfiguredTransport, removed: Collection[ConfiguredTransport]
+) -> Listener | None:
+    """Return the removed transport whose sockets an added one can have; None if there is none."""
+    listeners = (one.listener for one in removed)
+    return next((one for one in listeners if one.listens_like(added.listener.spec)), None)

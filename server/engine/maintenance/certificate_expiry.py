@@ -55,19 +55,24 @@ class CertificateCheck:
     """Checks certificates, at the start and once a day.
 
     Args:
-        spec: the instance's description.
         clock: the clock.
         log: gets the warnings.
     """
 
-    def __init__(self, spec: InstanceSpec, clock: Clock, log: ServerLog) -> None:
-        self._tls_uses: Final = list(uses_of_tls(spec))
+    def __init__(self, clock: Clock, log: ServerLog) -> None:
+        self._tls_uses: list[TlsUse] = []
         self._clock: Final = clock
         self._log: Final = log
         self._cancel_timer: Callable[[], None] = no_timer
 
-    def start(self) -> None:
-        """Log broken TLS versions, and begin to check certificates."""
+    def start(self, spec: InstanceSpec) -> None:
+        """Log broken TLS versions, and begin to check certificates.
+
+        Args:
+            spec: the instance's description.
+        """
+        self.close()
+        self._tls_uses = list(uses_of_tls(spec))
         for component, tls in self._tls_uses:
             broken = [name for name in tls.protocols if name in _INSECURE_VERSIONS]
             if broken:

@@ -469,7 +469,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
 
 class ReplicationUsers:
-    """The users that replicate to one transport; see `SecuritySwitches.forget_functions`.
+    """The users that replicate to one transport; see `TransportSecurity.forget_functions`.
 
     Args:
         transport_context: the context of the transport.

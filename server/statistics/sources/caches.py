@@ -48,13 +48,13 @@ class CachesSource:
     ) -> None:
         self._engine = engine
         self._clients = clients
-        self._pools = transports.pools
+        self._transports = transports
         self._journal = journal
         self._static_values = {name: (about,) for name, about in _ABOUT.items()}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        engine, pools = self._engine, self._pools
+        engine, pools = self._engine, self._transports.pools
         connected, memory_held = len(engine.sessions), self._clients.memory_bytes
         created = connected + engine.sessions_ending + engine.sessions_ended
         yield self._entry(

@@ -27,14 +27,16 @@ class TransportsSource:
 
     def __init__(self, transports: TransportTable, clients: ClientsSource) -> None:
         self._clients = clients
-        self._listeners = transports.listeners
-        self._static_values = {
-            listener.spec.name: _static_values_of(listener.spec) for listener in self._listeners
-        }
+        self._transports = transports
+        self._static_values: dict[TransportSpec, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for listener in self._listeners:
+        earlier, self._static_values = self._static_values, {}
+        for listener in self._transports.listeners:
+            spec = listener.spec
+            static_values = earlier.get(spec) or _static_values_of(spec)
+            self._static_values[spec] = static_values
             name = listener.spec.name
             totals = self._clients.totals_of(name)
             dynamic_values = (
@@ -48,7 +50,7 @@ class TransportsSource:
                 totals.messages_in,
                 totals.messages_out,
             )
-            yield StatisticsEntry(name, self._static_values[name], dynamic_values)
+            yield StatisticsEntry(name, static_values, dynamic_values)
 
 
 def _static_values_of(spec: TransportSpec) -> tuple[StatisticValue, ...]:

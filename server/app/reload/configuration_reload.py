@@ -1,0 +1,247 @@
+"""Reads the configuration again while the instance runs, and applies what can change live.
+
+The differences are those of `ampServer --diff`. All of them are applied, or none: a difference that
+needs a restart refuses the whole reload, before anything is touched; so does a part that cannot
+prepare its differences (see `live_part.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from config_schema.configuration_text import redact_document
+from config_schema.schema import ROOT
+from config_schema.settings import SettingChange, compare
+from server.admin.operations.operation import (
+    AdminOperation,
+    OperationError,
+    OperationGroup,
+    OperationParameters,
+)
+from server.app.configuration import Configuration, read_configuration
+from server.app.diff import change_title, without_secrets
+from server.app.reload.actions import ActionsReload
+from server.app.reload.live_part import (
+    LivePart,
+    PreparedChange,
+    ReloadCase,
+    ReloadRefusedError,
+    error_lines,
+)
+from server.app.reload.log_targets import LogTargetsReload
+from server.app.reload.transports import TransportsReload
+
+if TYPE_CHECKING:
+    from server.admin.pages import ConfigurationText
+    from server.app.wiring.reload_services import ReloadServices
+    from server.log.event_log import EventLog
+
+_REASONS: Final[Mapping[str, str]] = {
+    "Name": "files and other instances know the instance by its name",
+    "Group": "other instances know the instance by it",
+    "SOW": "records, queues and subscriptions depend on it",
+    "TransactionLog": "the log is opened at the start",
+    "Replication": "other instances have validated it",
+    "Admin": "the interface is made at the start",
+    "MessageTypes": "messages are read by it",
+    "Modules": "modules are loaded at the start",
+    "UserDefinedFunctions": "filters and views use it",
+}
+"""Why elements need a restart, by the section of the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadPlan:
+    """Differences that can all be applied.
+
+    Attributes:
+        configuration: the configuration that has been read.
+        lines: a line for each difference.
+        prepared: the differences of each part.
+    """
+
+    configuration: Configuration
+    lines: tuple[str, ...]
+    prepared: list[PreparedChange]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Consequences that the differences do not show."""
+        return [remark for prepared in self.prepared for remark in prepared.remarks]
+
+    def discard(self) -> None:
+        """Release what has been prepared."""
+        for prepared in self.prepared:
+            prepared.discard()
+
+
+class ConfigurationReload:
+    """Reloads the configuration of one instance; used on the engine's thread.
+
+    Args:
+        running: the configuration that the instance runs.
+        defines: variables given on the command line.
+        log: the log.
+        parts: the parts that take differences.
+        shown: the text of the configuration that the admin interface shows.
+    """
+
+    def __init__(
+        self,
+        running: Configuration,
+        defines: Mapping[str, str],
+        log: EventLog,
+        parts: Sequence[LivePart],
+        shown: ConfigurationText,
+    ) -> None:
+        self._running = running
+        self._defines = defines
+        self._log = log
+        self._parts = parts
+        self._shown = shown
+        self._lock = asyncio.Lock()
+
+    @property
+    def path(self) -> str:
+        """The file of the configuration."""
+        return self._running.path
+
+    async def plan(self) -> list[str]:
+        """Read the configuration again, and return a line for each difference and consequence.
+
+        Raises:
+            ReloadRefusedError: it cannot be used, or a difference needs a restart.
+        """
+        async with self._lock:
+            plan = await self._read_plan()
+            plan.discard()
+        return [*plan.lines, *plan.remarks]
+
+    async def apply(self) -> list[str]:
+        """Read the configuration again, apply the differences, and return lines as `plan` does.
+
+        Raises:
+            ReloadRefusedError: as `plan`; nothing has changed.
+        """
+        async with self._lock:
+            try:
+                plan = await self._read_plan()
+            except ReloadRefusedError as error:
+                self._log.emit("00-0060", reasons="; ".join(str(error).splitlines()))
+                raise
+            for prepared in plan.prepared:
+                await prepared.apply()
+            self._running = plan.configuration
+            if plan.configuration.document is not None:
+                self._shown.set(redact_document(plan.configuration.document))
+        self._log.emit("00-0059", changes="; ".join(plan.lines) or "no differences")
+        count = len(plan.lines)
+        applied = f"{count} difference{'' if count == 1 else 's'} applied."
+        return [*plan.lines, *plan.remarks, applied]
+
+    async def _read_plan(self) -> ReloadPlan:
+        loop = asyncio.get_running_loop()
+        return self._plan(
+            await loop.run_in_executor(None, read_configuration, self.path, self._defines)
+        )
+
+    def _plan(self, read: Configuration) -> ReloadPlan:
+        if read.spec is None or read.document is None or not read.document.is_complete:
+            raise ReloadRefusedError("\n".join(error_lines(read.problems)))
+        before, after, running = self._running.settings, read.settings, self._running.spec
+        if before is None or after is None or running is None:
+            raise AssertionError("the running configuration and this one can be used")
+        case = ReloadCase(running, read.spec, tuple(compare(before, after)))
+        if refusals := [line for change in case.changes for line in self._refusals(change, case)]:
+            raise ReloadRefusedError("\n".join(refusals))
+        secrets = self._running.secrets | read.secrets
+        lines = (_line(without_secrets(change, secrets)) for change in case.changes)
+        return ReloadPlan(read, tuple(lines), self._prepare(case))
+
+    def _refusals(self, change: SettingChange, case: ReloadCase) -> list[str]:
+        """Return why a difference needs a restart; empty if it does not."""
+        reasons = (part.check(change, case) for part in self._parts)
+        reason = next((reason for reason in reasons if reason is not None), _reason(change))
+        return [_refusal(change, reason)] if reason else []
+
+    def _prepare(self, case: ReloadCase) -> list[PreparedChange]:
+        """Prepare the differences of all parts.
+
+        Raises:
+            ReloadRefusedError: one of them cannot be applied; none is prepared.
+        """
+        prepared: list[PreparedChange] = []
+        try:
+            prepared.extend(part.prepare(case) for part in self._parts)
+        except ReloadRefusedError:
+            for change in prepared:
+                change.discard()
+            raise
+        return prepared
+
+
+def reload_group(
+    running: Configuration,
+    defines: Mapping[str, str],
+    log: EventLog,
+    services: ReloadServices,
+) -> OperationGroup:
+    """Return the configuration as an entry that can be reloaded; see `ConfigurationReload`.
+
+    Args:
+        running: the configuration that the instance runs.
+        defines: variables given on the command line.
+        log: the log.
+        services: the parts of the instance.
+    """
+    parts = (
+        LogTargetsReload(log),
+        TransportsReload(services.transports, services.certificate_check),
+        ActionsReload(services.actions),
+    )
+    reload = ConfigurationReload(running, defines, log, parts, services.shown)
+
+    async def plan(_id: str, _parameters: OperationParameters) -> str:
+        try:
+            lines = await reload.plan()
+        except ReloadRefusedError as error:
+            raise OperationError(str(error)) from None
+        return "\n".join(lines) or "There are no differences."
+
+    async def apply(_id: str, _parameters: OperationParameters) -> str:
+        try:
+            lines = await reload.apply()
+        except ReloadRefusedError as error:
+            raise OperationError(str(error)) from None
+        return "\n".join(lines)
+
+    operations = (
+        AdminOperation("plan", "show the differences that a reload would apply", plan),
+        AdminOperation("apply", "read the file again, and apply all differences or none", apply),
+    )
+    return OperationGroup(("reload",), operations, lambda: {"configuration": reload.path})
+
+
+def _reason(change: SettingChange) -> str:
+    """Return why a difference that no part takes needs a restart."""
+    section = change.path.removeprefix(f"{ROOT}/").partition("/")[0]
+    return _REASONS.get(section, "it is read at the start")
+
+
+def _refusal(change: SettingChange, reason: str) -> str:
+    side = change.new or change.old
+    location = "" if side is None else f" ({side.location})"
+    return f"needs a restart: {change_title(change)}{location}: {reason}"
+
+
+def _line(change: SettingChange) -> str:
+    title, old, new = change_title(change), change.old, change.new
+    if change.kind != "changed":
+        side = new or old
+        return f"{title} is {change.kind}{f' ({side.location})' if side else ''}"
+    if old is None or new is None:
+        raise AssertionError("a setting that changes has both sides")
+    return f"{title}: {old.text} -> {new.text} ({new.location})"

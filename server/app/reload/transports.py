@@ -1,0 +1,122 @@
+"""Transports, added, removed and changed while the instance runs, and limits for slow clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from config_schema.compile.transports import TLS_ELEMENTS
+from config_schema.spec import ProtocolSpec, TransportSpec
+from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
+from server.app.wiring.sql_transports import SQL_PROTOCOLS
+from server.topics.subscriptions.limits.client_limits import has_own_pool
+from server.transports.listener import TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from config_schema.settings import SettingChange
+    from server.app.wiring.transport_table import TransportTable
+    from server.engine.maintenance.certificate_expiry import CertificateCheck
+
+_LIMITS: Final = (
+    "MessageMemoryLimit",
+    "MessageDiskLimit",
+    "ClientMaxCapacity",
+    "ClientMessageAgeLimit",
+)
+
+
+class TransportsReload:
+    """The transports; see `LivePart`.
+
+    Args:
+        transports: the transports.
+        certificate_check: checks the certificates in use.
+    """
+
+    def __init__(self, transports: TransportTable, certificate_check: CertificateCheck) -> None:
+        self._transports = transports
+        self._certificate_check = certificate_check
+
+    def check(self, change: SettingChange, case: ReloadCase) -> str | None:
+        """See `LivePart.check`."""
+        if len(change.entries) == 1 and change.key in _LIMITS:
+            return ""
+        protocols = set(_base_protocols(change, case))
+        if not protocols:
+            return None
+        if protocols & SQL_PROTOCOLS and not _is_live(change):
+            return "SQL is prepared at the start"
+        return ""
+
+    def prepare(self, case: ReloadCase) -> PreparedChange:
+        """See `LivePart.prepare`."""
+        replaced, secured = _replaced_names(case), _secured_names(case)
+        try:
+            prepared = self._transports.prepare(case.new, replaced, secured)
+        except TransportError as error:
+            raise ReloadRefusedError(str(error)) from None
+        remarks = (
+            f"transport {one.listener.spec.name} is closed, with"
+            f" {len(one.listener.transport_context.connections)} connections"
+            for one in prepared.removed
+        )
+
+        async def apply() -> None:
+            await self._transports.apply(prepared)
+            if any(change.key in TLS_ELEMENTS or not change.key for change in case.changes):
+                self._certificate_check.start(case.new)
+
+        return PreparedChange(apply, prepared.discard, tuple(remarks))
+
+
+def _is_live(change: SettingChange) -> bool:
+    """Return whether a transport takes a difference while its connections stay."""
+    old = None if change.before is None else change.before.part
+    new = None if change.after is None else change.after.part
+    if not isinstance(old, TransportSpec) or not isinstance(new, TransportSpec):
+        return False
+    if change.key in _LIMITS:
+        return has_own_pool(old.limits) and has_own_pool(new.limits)
+    return change.key in TLS_ELEMENTS and old.tls is not None and new.tls is not None
+
+
+def _replaced_names(case: ReloadCase) -> set[str]:
+    """Return the transports of both configurations that are closed and opened anew."""
+    protocols = {
+        part.name
+        for change in case.changes
+        for part in parts_of(change)
+        if isinstance(part, ProtocolSpec)
+    }
+    names = {spec.name for spec in case.new.transports if spec.protocol in protocols}
+    for change in case.changes:
+        if not _is_live(change):
+            names |= _transport_names(change)
+    return names
+
+
+def _secured_names(case: ReloadCase) -> set[str]:
+    """Return the transports with other settings of TLS."""
+    return {
+        name
+        for change in case.changes
+        if change.key in TLS_ELEMENTS
+        for name in _transport_names(change)
+    }
+
+
+def _transport_names(change: SettingChange) -> set[str]:
+    return {part.name for part in parts_of(change) if isinstance(part, TransportSpec)}
+
+
+def _base_protocols(change: SettingChange, case: ReloadCase) -> Iterator[str]:
+    """Yield the built-in protocols of the transport or protocol that a difference is of."""
+    modules = {
+        protocol.name: protocol.module for protocol in (*case.old.protocols, *case.new.protocols)
+    }
+    for part in parts_of(change):
+        if isinstance(part, ProtocolSpec):
+            yield part.module
+        elif isinstance(part, TransportSpec):
+            yield modules.get(part.protocol, part.protocol)

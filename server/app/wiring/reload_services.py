@@ -1,0 +1,35 @@
+"""The parts of an instance that a reload of the configuration changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from actions.runner import ActionRunner
+    from server.admin.operations.operation import OperationGroup
+    from server.admin.pages import ConfigurationText
+    from server.app.wiring.transport_table import TransportTable
+    from server.engine.maintenance.certificate_expiry import CertificateCheck
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadServices:
+    """The parts of an instance that a reload changes.
+
+    Attributes:
+        transports: the transports.
+        certificate_check: checks the certificates in use.
+        actions: the actions.
+        shown: the text of the configuration that the admin interface shows.
+    """
+
+    transports: TransportTable
+    certificate_check: CertificateCheck
+    actions: ActionRunner
+    shown: ConfigurationText
+
+
+MakeReloadGroup: TypeAlias = "Callable[[ReloadServices], OperationGroup]"
+"""Makes the operations that reload the configuration of an instance with these parts."""
