@@ -16,7 +16,7 @@ from actions.registry import TRIGGERS, make_part
 if TYPE_CHECKING:
     from actions.services import ActionServices
     from config_schema.problems import Location
-    from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse, Option
+    from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
 
 SCHEDULE: Final = "amps-action-on-schedule"
 """The trigger of actions that can be added and removed while the instance runs."""
@@ -235,16 +235,8 @@ class ActionRunner:
 
 def action_key(spec: ActionSpec) -> Hashable:
     """Return a key that is equal for actions that do the same, wherever they are configured."""
-    triggers = tuple(_use_key(use) for use in spec.triggers)
-    return triggers, tuple((step.kind, _use_key(step.use)) for step in spec.steps)
-
-
-def _use_key(use: ModuleUse) -> Hashable:
-    return use.module, tuple(map(_option_key, use.options))
-
-
-def _option_key(option: Option) -> Hashable:
-    return option.name, option.value, tuple(map(_option_key, option.children))
+    triggers = tuple(use.meaning for use in spec.triggers)
+    return triggers, tuple((step.kind, step.use.meaning) for step in spec.steps)
 
 
 def is_scheduled(spec: ActionSpec) -> bool:

@@ -1,6 +1,6 @@
 """Values that several sections of an instance's description share."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -45,6 +45,11 @@ class Option:
     children: tuple["Option", ...]
     location: Location
 
+    @property
+    def meaning(self) -> Hashable:
+        """A value that is equal for options that say the same, wherever they are written."""
+        return self.name, self.value, tuple(child.meaning for child in self.children)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -69,6 +74,11 @@ class Options:
         text = self.get(name)
         return default if text is None else parse_bool(text)
 
+    @property
+    def meaning(self) -> Hashable:
+        """See `Option.meaning`."""
+        return tuple(option.meaning for option in self.items)
+
     def all(self, name: str) -> tuple[str, ...]:
         """Return the values of every option called `name`, in file order."""
         return tuple(option.value for option in self.items if option.name == name)
@@ -81,6 +91,11 @@ class ModuleUse:
     module: str
     options: Options
     location: Location
+
+    @property
+    def meaning(self) -> Hashable:
+        """See `Option.meaning`."""
+        return self.module, self.options.meaning
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Switches for authentication and entitlement while an instance runs.
 
-The configured modules of a transport do not change; wrappers stand before them. With authentication
-off, the default module decides on logons, and vouches for no user name. With entitlement off, every
-user may do everything, and modules are not queried. When entitlement is on again, users that logged
-on meanwhile get the permissions of their module as soon as these are known, and none before.
+Wrappers stand before the configured modules of a transport; a reload replaces the modules. With
+authentication off, the default module decides on logons, and vouches for no user name. With
+entitlement off, every user may do everything, and modules are not queried. When entitlement is on
+again, users that logged on meanwhile get the permissions of their module as soon as these are
+known, and none before.
 
 Source: AMPS User Guide, Manage Security; Disabling Entitlement.
 """
@@ -129,9 +130,14 @@ class SecuritySwitches:
                     forget(user)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class SwitchedAuthenticator:
-    """Delegates to a module while authentication is on."""
+    """Delegates to a module while authentication is on.
+
+    Attributes:
+        module: the module; may be replaced, for logons from then on.
+        switches: has the state of the switch.
+    """
 
     module: LogonAuthenticator
     switches: SecuritySwitches
@@ -159,24 +165,27 @@ class SwitchedEntitlement:
     Args:
         module: the module.
         switches: has the state of the switch.
+
+    Attributes:
+        module: the module; may be replaced, for permissions that are acquired from then on.
     """
 
     def __init__(self, module: Entitlement, switches: SecuritySwitches) -> None:
-        self._module = module
+        self.module = module
         self._switches = switches
 
     def acquire_permissions(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
         if not self._switches.is_entitlement_on:
-            return _SwitchedPermissions(user, self._module, self._switches, None)
+            return _SwitchedPermissions(user, self.module, self._switches, None)
         return mapped(
-            self._module.acquire_permissions(user),
-            lambda inner: _SwitchedPermissions(user, self._module, self._switches, inner),
+            self.module.acquire_permissions(user),
+            lambda inner: _SwitchedPermissions(user, self.module, self._switches, inner),
         )
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
-        self._module.forget(user)
+        self.module.forget(user)
 
 
 class _SwitchedPermissions:

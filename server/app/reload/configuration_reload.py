@@ -32,6 +32,7 @@ from server.app.reload.live_part import (
     error_lines,
 )
 from server.app.reload.log_targets import LogTargetsReload
+from server.app.reload.security import SecurityReload
 from server.app.reload.transports import TransportsReload
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ def reload_group(
     """
     parts = (
         LogTargetsReload(log),
+        SecurityReload(services.engine, services.transports),
         TransportsReload(services.transports, services.certificate_check),
         ActionsReload(services.actions),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.compile.transports import TLS_ELEMENTS
 from config_schema.spec import ProtocolSpec, TransportSpec
 from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
+from server.app.reload.security import SECTIONS
 from server.app.wiring.sql_transports import SQL_PROTOCOLS
 from server.topics.subscriptions.limits.client_limits import has_own_pool
 from server.transports.listener import TransportError
@@ -71,11 +72,13 @@ class TransportsReload:
 
 
 def _is_live(change: SettingChange) -> bool:
-    """Return whether a transport takes a difference while its connections stay."""
+    """Return whether a transport takes a difference without being closed."""
     old = None if change.before is None else change.before.part
     new = None if change.after is None else change.after.part
     if not isinstance(old, TransportSpec) or not isinstance(new, TransportSpec):
         return False
+    if change.key.partition("/")[0] in SECTIONS:
+        return True
     if change.key in _LIMITS:
         return has_own_pool(old.limits) and has_own_pool(new.limits)
     return change.key in TLS_ELEMENTS and old.tls is not None and new.tls is not None

@@ -478,7 +478,7 @@ class Instance:
         groups = [log_target_group(LevelOverrides(self._log, self._clock))]
         if self._make_reload_group is not None:
             services = ReloadServices(
-                self._transports, self._certificate_check, self._actions, text
+                self._engine, self._transports, self._certificate_check, self._actions, text
             )
             groups.append(self._make_reload_group(services))
         return groups

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
     from server.app.wiring.transport_table import TransportTable
+    from server.engine.engine import Engine
     from server.engine.maintenance.certificate_expiry import CertificateCheck
 
 
@@ -19,12 +20,14 @@ class ReloadServices:
     """The parts of an instance that a reload changes.
 
     Attributes:
+        engine: the engine.
         transports: the transports.
         certificate_check: checks the certificates in use.
         actions: the actions.
         shown: the text of the configuration that the admin interface shows.
     """
 
+    engine: Engine
     transports: TransportTable
     certificate_check: CertificateCheck
     actions: ActionRunner

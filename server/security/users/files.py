@@ -12,7 +12,7 @@ Everything runs on the engine's thread, except for the reading.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 UserDisconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
 """Disconnects users (second) from transports (first), and ends their cookies."""
+
+FileUses: TypeAlias = Mapping[str, tuple[frozenset[str], frozenset[str]]]
+"""The transports that use files for authentication (first) and entitlement, by path."""
 
 
 class UsersFileError(ValueError):
@@ -159,6 +162,7 @@ class UsersFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, UsersFile] = {}
+        self._watch: Callable[[UsersFile], None] = lambda _file: None
 
     def open(
         self, path: str, functions: Functions, worker: AsyncWorker, log: ServerLog
@@ -171,6 +175,7 @@ class UsersFiles:
         file = self._files.get(path)
         if file is None:
             file = self._files[path] = UsersFile(path, functions, worker, log)
+            self._watch(file)
         return file
 
     def watch(self, file_watch: FileWatch, disconnect: UserDisconnect) -> None:
@@ -180,8 +185,33 @@ class UsersFiles:
             file_watch: notifies of changes.
             disconnect: called for users with changed permissions.
         """
+        self._watch = lambda file: file.watch(file_watch, disconnect)
         for file in self._files.values():
-            file.watch(file_watch, disconnect)
+            self._watch(file)
+
+    def uses(self) -> FileUses:
+        """Return the transports that use each file, to be restored."""
+        return {
+            path: (frozenset(file.authenticated_transports), frozenset(file.entitled_transports))
+            for path, file in self._files.items()
+        }
+
+    def set_uses(self, uses: FileUses) -> None:
+        """Restore the transports that use each file."""
+        for path, file in self._files.items():
+            authenticated, entitled = uses.get(path, (frozenset(), frozenset()))
+            file.authenticated_transports.clear()
+            file.authenticated_transports.update(authenticated)
+            file.entitled_transports.clear()
+            file.entitled_transports.update(entitled)
+
+    def release(self, transport: str, *, authentication: bool, entitlement: bool) -> None:
+        """Forget that a transport uses files, for authentication, entitlement, or both."""
+        for file in self._files.values():
+            if authentication:
+                file.authenticated_transports.discard(transport)
+            if entitlement:
+                file.entitled_transports.discard(transport)
 
 
 def _summary(problems: Problems) -> str:

@@ -1,0 +1,205 @@
+"""Authentication and entitlement modules, changed while the instance runs.
+
+New logons use the new modules. A client that is logged on stays so if authentication has changed,
+as with a reset of authentication; if the entitlement of its transport has changed, it is
+disconnected, as by a reset of entitlement, and logs on again with new permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from actions.reset import reset_entitlement
+from config_schema.spec import AdminSpec, InstanceSpec, ModuleSpec, ModuleUse, TransportSpec
+from config_schema.spec.exposure import accepts_any_client
+from server.admin.audit_events import TRANSPORT as ADMIN
+from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
+from server.app.wiring.provision_security import security_uses
+from server.app.wiring.sql_transports import SQL_PROTOCOLS
+from server.security import modules
+from server.security.modules import DEFAULT
+
+if TYPE_CHECKING:
+    from config_schema.settings import SettingChange
+    from server.app.wiring.transport_table import TransportTable
+    from server.engine.engine import Engine
+    from server.security.authentication import LogonAuthenticator
+    from server.security.entitlement import Entitlement
+    from server.security.switches import TransportSecurity
+
+SECTIONS: Final = ("Authentication", "Entitlement")
+"""The elements of the modules, of the instance, its transports and its admin interface."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A transport, or the admin interface.
+
+    Attributes:
+        authentication: its authentication module; None for the default.
+        entitlement: its entitlement module; None if everything is allowed.
+    """
+
+    authentication: ModuleUse | None
+    entitlement: ModuleUse | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """The modules that take the place of those of a transport; None for those that stay."""
+
+    security: TransportSecurity
+    authenticator: LogonAuthenticator | None
+    entitlement: Entitlement | None
+    auth_module: str
+
+
+class SecurityReload:
+    """Authentication and entitlement; see `LivePart`.
+
+    Args:
+        engine: has the modules.
+        transports: the transports.
+    """
+
+    def __init__(self, engine: Engine, transports: TransportTable) -> None:
+        self._engine = engine
+        self._transports = transports
+
+    def check(self, change: SettingChange, case: ReloadCase) -> str | None:
+        """See `LivePart.check`."""
+        loaded = [part for part in parts_of(change) if isinstance(part, ModuleSpec)]
+        if loaded:
+            used = {use.module for spec in (case.old, case.new) for use in security_uses(spec)}
+            return "" if any(module.name in used for module in loaded) else None
+        if change.key.partition("/")[0] not in SECTIONS:
+            return None
+        owners = _owners(case.new).items()
+        reasons = (_reason(name, owner, case) for name, owner in owners)
+        return next(filter(None, reasons), "")
+
+    def prepare(self, case: ReloadCase) -> PreparedChange:
+        """See `LivePart.prepare`."""
+        files = self._engine.security_switches.users_files
+        uses = files.uses()
+        try:
+            replacements = list(self._make_replacements(case))
+            new_uses = files.uses()
+        except modules.SecurityError as error:
+            raise ReloadRefusedError(str(error)) from None
+        finally:
+            files.set_uses(uses)
+
+        async def apply() -> None:
+            files.set_uses(new_uses)
+            for replacement in replacements:
+                self._apply(replacement)
+
+        return PreparedChange(apply)
+
+    def _make_replacements(self, case: ReloadCase) -> Iterator[_Replacement]:
+        """Make the modules of all transports that have others than before.
+
+        Raises:
+            SecurityError: a module cannot be made.
+        """
+        old, new = _owners(case.old), _owners(case.new)
+        switches, settings = self._engine.security_switches, self._engine.settings
+        for security in switches.transports:
+            name = security.transport
+            before, after = old.get(name), new.get(name)
+            if before is None or after is None:
+                continue
+            differs, entitled_otherwise = (
+                one != other
+                for one, other in zip(
+                    _modules_of(case.old, before), _modules_of(case.new, after), strict=True
+                )
+            )
+            switches.users_files.release(
+                name, authentication=differs, entitlement=entitled_otherwise
+            )
+            services = switches.module_services(
+                name, case.new.modules, settings.functions, self._engine.log
+            )
+            use = after.authentication
+            if differs or entitled_otherwise:
+                yield _Replacement(
+                    security,
+                    modules.make_authenticator(use, services) if differs else None,
+                    modules.make_entitlement(after.entitlement, services)
+                    if entitled_otherwise
+                    else None,
+                    DEFAULT if use is None else use.module,
+                )
+
+    def _apply(self, replacement: _Replacement) -> None:
+        security, name = replacement.security, replacement.security.transport
+        if replacement.authenticator is not None:
+            security.authenticator.module = replacement.authenticator
+            for listener in self._transports.listeners:
+                if listener.spec.name == name:
+                    context = listener.transport_context
+                    context.connection_context = replace(
+                        context.connection_context, auth_module=replacement.auth_module
+                    )
+            if name == ADMIN:
+                self._engine.security_switches.sessions.end_all()
+        if replacement.entitlement is not None:
+            security.entitlement.module = replacement.entitlement
+            reset_entitlement(self._engine, name)
+
+
+def _owners(spec: InstanceSpec) -> dict[str, _Owner]:
+    """Return the transports and the admin interface with their modules, by name."""
+    parts: dict[str, TransportSpec | AdminSpec] = {one.name: one for one in spec.transports}
+    if spec.admin is not None:
+        parts[ADMIN] = spec.admin
+    return {
+        name: _Owner(
+            part.authentication or spec.authentication, part.entitlement or spec.entitlement
+        )
+        for name, part in parts.items()
+    }
+
+
+def _meaning(spec: InstanceSpec, use: ModuleUse | None) -> Hashable:
+    """Return a value that is equal for modules that decide alike."""
+    if use is None:
+        return None
+    loaded = (module for module in spec.modules if module.name == use.module)
+    return use.meaning, tuple((module.library, module.options.meaning) for module in loaded)
+
+
+def _reason(name: str, after: _Owner, case: ReloadCase) -> str:
+    """Return why other modules of a transport or the admin interface need a restart; "" if not."""
+    before = _owners(case.old).get(name)
+    if before is None or _modules_of(case.old, before) == _modules_of(case.new, after):
+        return ""
+    modules = {protocol.name: protocol.module for protocol in case.new.protocols}
+    protocols = {one.name: modules.get(one.protocol, one.protocol) for one in case.new.transports}
+    if protocols.get(name) in SQL_PROTOCOLS:
+        return "SQL is prepared at the start"
+    if name == ADMIN:
+        if SQL_PROTOCOLS & set(protocols.values()):
+            return "SQL is prepared at the start"
+        if _checks_of(before) != _checks_of(after):
+            return "the admin interface begins or ceases to check users"
+    elif protocols[name] == "websocket" and _checks_of(before)[0] != _checks_of(after)[0]:
+        return "it decides which web pages may connect"
+    return ""
+
+
+def _modules_of(spec: InstanceSpec, owner: _Owner) -> tuple[Hashable, Hashable]:
+    return _meaning(spec, owner.authentication), _meaning(spec, owner.entitlement)
+
+
+def _checks_of(owner: _Owner) -> tuple[bool, bool, bool]:
+    """Return whether credentials are not checked, and whether there are modules at all."""
+    return (
+        accepts_any_client(owner.authentication),
+        owner.authentication is None,
+        owner.entitlement is None,
+    )

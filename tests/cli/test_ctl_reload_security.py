@@ -1,0 +1,118 @@
+"""`amps-ctl reload`: authentication and entitlement modules are replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.admin.support import Admin, running_admin
+from tests.cli.reload_support import edit, refused, reloaded
+from tests.security.users import MODULES, USERS, may_log_on, try_to_log_on, write_users
+from tests.support.raw import RawPeer
+from tests.support.server import free_port
+from tests.support.waiting import wait_until
+from tests.transports.support import transport
+
+LOADED: Final = MODULES.partition("<Authentication>")[0]
+FOR_TRANSPORT: Final = MODULES.removeprefix(LOADED)
+"""As elements of a transport: the admin interface stays open to `amps-ctl`."""
+END: Final = "<ReuseAddr>true</ReuseAddr>"
+WITHOUT_ADMIN: Final = """
+<Authentication><Module>amps-default-authentication-module</Module></Authentication>
+<Entitlement><Module>amps-default-entitlement-module</Module></Entitlement>
+"""
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Iterator[Admin]:
+    write_users(tmp_path)
+    with running_admin(tmp_path) as running:
+        yield running
+
+
+def secure(admin: Admin) -> None:
+    """Have the transport authenticate and entitle its users."""
+    edit(admin, "</AMPSConfig>", f"{LOADED}</AMPSConfig>")
+    edit(admin, END, END + FOR_TRANSPORT)
+    lines = reloaded(admin)
+    assert lines[0].startswith("Modules/Module users is added (")
+
+
+def logged_on(admin: Admin, user: str) -> RawPeer:
+    peer = admin.server.connect()
+    assert try_to_log_on(peer, user, user)["status"] == "success"
+    return peer
+
+
+def may_publish(peer: RawPeer, topic: str) -> bool:
+    """Whether a client may publish."""
+    ack = peer.ask({"c": "publish", "t": topic, "a": "processed", "cid": "p"}, b"{}")
+    return bool(ack["status"] == "success")
+
+
+def test_modules_replace_the_default(admin: Admin) -> None:
+    with admin.server.log_on("before") as before:
+        secure(admin)
+        assert before.is_disconnected()
+    assert may_log_on(admin.server, "ann", "ann")
+    assert not may_log_on(admin.server, "ann", "bob")
+    with logged_on(admin, "ann") as ann, logged_on(admin, "bob") as bob:
+        assert may_publish(ann, "orders")
+        assert not may_publish(bob, "orders")
+
+
+def test_clients_stay_when_authentication_alone_changes(admin: Admin) -> None:
+    secure(admin)
+    authentication, entitlement = FOR_TRANSPORT.strip().splitlines()
+    with logged_on(admin, "ann") as ann:
+        edit(admin, authentication, "")
+        reloaded(admin)
+        assert may_publish(ann, "orders")
+        assert not may_publish(ann, "others")
+        edit(admin, entitlement, "")
+        reloaded(admin)
+        assert ann.is_disconnected()
+    with admin.server.log_on("anybody") as anybody:
+        assert may_publish(anybody, "others")
+
+
+def test_another_file_of_users_is_used_and_watched(admin: Admin, tmp_path: Path) -> None:
+    secure(admin)
+    other = tmp_path / "other"
+    other.mkdir()
+    edit(admin, "users.toml", "other/users.toml")
+    assert "other/users.toml" in refused(admin)
+    write_users(other, USERS.replace("[users.bob]", "[users.robert]"))
+    with logged_on(admin, "ann") as ann:
+        reloaded(admin)
+        assert ann.is_disconnected()
+    assert may_log_on(admin.server, "robert", "bob")
+    assert not may_log_on(admin.server, "bob", "bob")
+    with logged_on(admin, "ann") as ann:
+        write_users(tmp_path, USERS.replace("prices", "rates"))
+        assert admin.server.logs("file of users users.toml reloaded")
+        assert may_publish(ann, "orders")
+        write_users(other)
+        assert admin.server.logs("file of users other/users.toml reloaded")
+        wait_until(lambda: may_log_on(admin.server, "bob", "bob"))
+        assert may_publish(ann, "orders")
+
+
+def test_what_is_decided_at_the_start_is_refused(admin: Admin) -> None:
+    port = free_port()
+    web = transport(
+        "web", "tcp", f"<InetAddr>127.0.0.1:{port}</InetAddr><Protocol>websocket</Protocol>"
+    )
+    edit(admin, "</Transports>", f"{web}</Transports>")
+    reloaded(admin)
+    edit(admin, "</AMPSConfig>", f"{MODULES}</AMPSConfig>")
+    said = refused(admin)
+    assert "Authentication/Module (" in said
+    assert "it decides which web pages may connect" in said
+    edit(admin, web, "")
+    assert "the admin interface begins or ceases to check users" in refused(admin)
+    with admin.server.log_on("anybody") as anybody:
+        assert may_publish(anybody, "orders")
