@@ -110,9 +110,17 @@ class Health:
         scope = request.query.get("replication", "sync")
         if scope not in ("sync", "all"):
             raise HttpError(400, f"replication is {scope!r}: expected sync or all.")
+        return _answer(request, await self.check_ready(counts_all=scope == "all"))
+
+    async def check_ready(self, *, counts_all: bool) -> list[HealthCheckResult]:
+        """Return the results of all checks.
+
+        Args:
+            counts_all: whether destinations count that publishers do not wait for.
+        """
         checks: list[HealthCheckResult] = []
-        engine = await self._check_engine(checks, counts_all=scope == "all")
-        return _answer(request, [engine, self._check_statistics_thread(), *checks])
+        engine = await self._check_engine(checks, counts_all=counts_all)
+        return [engine, self._check_statistics_thread(), *checks]
 
     async def _check_engine(
         self, checks: list[HealthCheckResult], *, counts_all: bool | None = None

@@ -52,6 +52,7 @@ CONFIGURATION: Final = "config.xml"
 DETAILS: Final = "details"
 EXPLANATION: Final = "explain"
 FILTERS: Final = "filters"
+FINDINGS: Final = "findings"
 QUEUES: Final = f"{INSTANCE}/queues"
 
 _RNC: Final = "application/relax-ng-compact-syntax"
@@ -312,7 +313,7 @@ def _is_shown(hidden: frozenset[str], node: TreeNode) -> bool:
 def _extra_names(target: TreeTarget) -> list[str]:
     """Return the names of resources at a target that are no part of samples."""
     if target.node.path == INSTANCE:
-        return [CONFIGURATION, FILTERS, TIMESTAMP_FIELD]
+        return [CONFIGURATION, FILTERS, FINDINGS, TIMESTAMP_FIELD]
     if target.id is None:
         return []
     return {QUEUES: [DETAILS], CLIENTS.path: [EXPLANATION]}.get(target.node.path, [])

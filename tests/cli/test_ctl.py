@@ -190,6 +190,7 @@ def test_health_and_status_of_an_instance_whose_destination_is_away(admin: Admin
     assert done.stdout.startswith("live: ok\nready: unavailable\n  destination away: ")
     document = json.loads(ctl(admin, "status", "--json").stdout)
     assert (document["live"]["status"], document["ready"]["status"]) == ("ok", "unavailable")
+    assert document["findings"][0]["name"] == "destination away"
     assert [one["id"] for one in document["transports"]] == ["any-tcp"]
     assert [one["id"] for one in document["queues"]] == ["work!json"]
     text = ctl(admin, "status")

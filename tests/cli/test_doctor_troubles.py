@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 import trustme
 
+from server.admin.diagnosis.directories import InstanceDirectory
+from server.admin.diagnosis.findings import CheckVerdict
 from server.cli import amps_doctor
 from server.cli.doctor import clock, disks, machine
 from server.cli.doctor.admin_interface import is_one_machine
-from server.cli.doctor.directories import InstanceDirectory
-from server.cli.doctor.findings import CheckVerdict, Examination
+from server.cli.doctor.findings import Examination
 from tests.cli.support import contents
 from tests.storage.journal.support import opened
 from tests.support.server import free_port

@@ -26,6 +26,7 @@ _SINGULAR: Final = {
     "queries": "query",
     "filters": "filter",
     "clients": "client",
+    "checks": "check",
 }
 """The name of a list's elements in XML."""
 

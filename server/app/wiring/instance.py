@@ -464,6 +464,7 @@ class Instance:
             console,
             self._operation_groups(text),
             drain,
+            self._log.recent,
         )
         opened.callback(interface.close)
         try:

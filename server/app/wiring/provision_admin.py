@@ -11,13 +11,14 @@ from server.admin.access import AccessControl
 from server.admin.audit_events import TRANSPORT, AdminAudit
 from server.admin.csrf import CsrfProtection
 from server.admin.diagnosis.collector import ClientFactsCollector
+from server.admin.diagnosis.findings_page import FindingsPage
 from server.admin.diagnosis.pages import DiagnosisPages
 from server.admin.engine_calls import EngineCalls
 from server.admin.health import HEALTH_PATH, READY_PATH, Health
 from server.admin.history import HistoryPages
 from server.admin.interface import AdminInterface
 from server.admin.metrics.pages import DETAILED_PATH, PATH, MetricsPage
-from server.admin.monitoring import CONFIGURATION, FILTERS, QUEUES, MonitoringPages
+from server.admin.monitoring import CONFIGURATION, FILTERS, FINDINGS, QUEUES, MonitoringPages
 from server.admin.operations.drain import drain_group
 from server.admin.operations.groups import groups_of
 from server.admin.operations.resource import ADMINISTRATOR, METHODS, OperationsResource
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
     from server.engine.engine import Engine
+    from server.log.targets.memory import MemoryTarget
     from server.statistics.statistics_thread import StatisticsThread
 
 
@@ -55,6 +57,7 @@ def provision_admin(
     console: Callable[[AccessControl, EngineCalls, CsrfProtection], list[HttpRoute]],
     operation_groups: Sequence[OperationGroup],
     drain: InstanceDrain,
+    recent: MemoryTarget | None,
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -69,6 +72,7 @@ def provision_admin(
         console: makes the paths of the console.
         operation_groups: operations on parts that the services do not have.
         drain: drains the instance.
+        recent: the last entries of the log; None if they are not kept.
     """
     engine_calls = EngineCalls(post)
     use = admin.authentication or spec.authentication
@@ -112,6 +116,7 @@ def provision_admin(
     health = Health(
         access, engine_calls, statistics, services.transports, services.replication, drain
     )
+    findings = FindingsPage(spec, health, monitoring, recent, access)
     instance = (ROOT, INSTANCE)
     routes = [
         *first,
@@ -125,6 +130,7 @@ def provision_admin(
             (ROOT, *CLIENTS.path.split("/")), explaining.handle_client_request, is_prefix=True
         ),
         HttpRoute((*instance, FILTERS), explaining.handle_filters_request, is_prefix=True),
+        HttpRoute((*instance, FINDINGS), findings.handle_request, is_prefix=True),
         HttpRoute((PATH,), metrics.handle_request),
         HttpRoute((PATH, DETAILED_PATH), metrics.handle_detail_request),
         *(

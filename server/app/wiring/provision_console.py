@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.admin.console import action_states, expressions, graph, log_tail, logon
+from server.admin.console import action_states, expressions, graph, log_tail, logon, runbook
 from server.admin.console.assets import CONSOLE, ConsoleAssets
 from server.admin.console.mesh import mesh_addresses
 from server.admin.console.page import ConsolePage
@@ -76,6 +76,7 @@ def provision_console(
         HttpRoute((CONSOLE, SESSION), session.handle_session_request),
         HttpRoute((CONSOLE, MAY), session.handle_may_request),
         HttpRoute(logon.PATH, logon.LogonPage(access).handle_request),
+        HttpRoute(runbook.PATH, runbook.RunbookPage(access).handle_request),
         HttpRoute(graph.PATH, shown.handle_request),
         HttpRoute(expressions.PATH, check.handle_request),
         HttpRoute(action_states.PATH, states.handle_request),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from server.cli.ctl.instance import CtlInstance, CtlStatus
+from server.cli.ctl.instance import CtlError, CtlInstance, CtlStatus
 
 _OK: Final = "ok"
+_FOUND_OK: Final = "OK"
+_HEALTH: Final = "health"
+_CHECKS: Final = ("live", "ready")
 
 _STATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "transports": ("id", "is_enabled", "client_count"),
@@ -19,7 +23,7 @@ _INSTANCE_FIELDS: Final = ("name", "version", "pid", "uptime", "config_path")
 
 
 def read_health(instance: CtlInstance, scope: str) -> dict[str, Any]:
-    """Return the results of both health checks.
+    """Return the results of both health checks, and the findings as far as the user may see them.
 
     Args:
         instance: the instance.
@@ -28,26 +32,38 @@ def read_health(instance: CtlInstance, scope: str) -> dict[str, Any]:
     Raises:
         CtlError: there is no answer, or it is a refusal.
     """
-    return {
-        "live": instance.get_document("/healthz.json"),
-        "ready": instance.get_document(f"/readyz.json?replication={scope}"),
+    health: dict[str, Any] = {
+        name: instance.get_document(path)
+        for name, path in (
+            ("live", "/healthz.json"),
+            ("ready", f"/readyz.json?replication={scope}"),
+        )
     }
+    with suppress(CtlError):
+        document = instance.get_document("/amps/instance/findings.json")
+        checks = document["amps"]["instance"]["findings"]["checks"]
+        health["findings"] = [check for check in checks if check["verdict"] != _FOUND_OK]
+    return health
 
 
 def health_status(health: Mapping[str, Any]) -> CtlStatus:
     """Return the exit status for the results of `read_health`."""
-    is_ready = all(check["status"] == _OK for check in health.values())
+    is_ready = all(health[name]["status"] == _OK for name in _CHECKS)
     return CtlStatus.DONE if is_ready else CtlStatus.NOT_READY
 
 
 def health_lines(health: Mapping[str, Any]) -> Iterator[str]:
     """Yield the results of `read_health` as text: a line each, and one for each failed check."""
-    for name, result in health.items():
+    for name in _CHECKS:
+        result = health[name]
         yield f"{name}: {result['status']}"
         for check in result["checks"]:
             if check["status"] != _OK:
                 since = f", since {check['since']}" if check["since"] else ""
                 yield f"  {check['name']}: {check['status']}{since}"
+    for finding in health.get("findings", ()):
+        if finding["area"] != _HEALTH:  # those are above
+            yield f"{finding['verdict']}: {finding['name']}: {finding['value']}".removesuffix(": ")
 
 
 def read_state(instance: CtlInstance) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from server.cli.doctor.findings import CheckVerdict, Examination
+from server.admin.diagnosis.findings import CheckVerdict
+from server.cli.doctor.findings import Examination
 
 AREA: Final = "clock"
 _UNSYNCHRONISED: Final = 5  # TIME_ERROR of adjtimex(2)

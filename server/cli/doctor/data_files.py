@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.spec import InstanceSpec
+from server.admin.diagnosis.directories import InstanceDirectory
 from server.app.wiring.foreign_files import OPTION, find_foreign_files
 from server.app.wiring.provision import ProvisionError
 from server.app.wiring.provision_journal import journal_settings
 from server.cli.amps_file import identify
-from server.cli.doctor.directories import InstanceDirectory
 from server.cli.doctor.findings import Examination
 from server.storage.journal.files import read_page, unpack_page
 from server.storage.journal.format.file_names import TRUNCATED_SUFFIX, journal_files

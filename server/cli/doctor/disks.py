@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.cli.doctor.directories import InstanceDirectory
-from server.cli.doctor.findings import CheckVerdict, Examination
-from server.cli.doctor.machine import ROOT, size_text
+from server.admin.diagnosis.directories import InstanceDirectory
+from server.admin.diagnosis.file_checks import DISKS, by_file_system, check_free_space
+from server.cli.doctor.findings import Examination
+from server.cli.doctor.machine import ROOT
 
-AREA: Final = "disks"
+AREA: Final = DISKS
 
-_LOW_SHARE: Final = 0.15
-_VERY_LOW_SHARE: Final = 0.05
 _FEW_INODES: Final = 0.05
-_MIN_FREE_FILES: Final = 2
-"""Number of further files of the largest kind that must fit into the free space."""
 
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
@@ -44,12 +41,10 @@ def examine(
         root: the directory that stands for `/` when the mount table is read.
     """
     mounts = _mounts(root)
-    disks: dict[int, list[tuple[InstanceDirectory, Path]]] = {}
-    for directory in directories:
-        existing_path = _existing(directory.path)
-        disks.setdefault(os.stat(existing_path).st_dev, []).append((directory, existing_path))
     examination.facts[AREA] = [
-        fact for on_disk in disks.values() for fact in _examine_disk(on_disk, mounts, examination)
+        fact
+        for on_disk in by_file_system(directories)
+        for fact in _examine_disk(on_disk, mounts, examination)
     ]
 
 
@@ -64,15 +59,9 @@ def _examine_disk(
     free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
     titles = [f"{directory.purpose}: {directory.path}" for directory, _ in directories]
     title = "; ".join(titles)
-    required = InstanceDirectory(
-        title,
-        first,
-        max(directory.needed_bytes for directory, _ in directories),
-        any(directory.is_durable for directory, _ in directories),
-    )
-    _judge_room(
-        title, "" if mount is None else f", {mount.kind}", free, size, required, examination
-    )
+    is_durable = any(directory.is_durable for directory, _ in directories)
+    kind = "" if mount is None else mount.kind
+    examination.findings.append(check_free_space(directories, room, kind))
     if room.f_files and room.f_favail / room.f_files < _FEW_INODES:
         examination.add_attention(
             AREA,
@@ -81,7 +70,7 @@ def _examine_disk(
             "without one, no file can be made, however much room there is",
             "remove small files from that file system",
         )
-    _judge_kind(title, mount, required, examination)
+    _judge_kind(title, mount, examination, is_durable=is_durable)
     for name, (directory, path) in zip(titles, directories, strict=True):
         _judge_access(name, path, directory, examination)
     return [
@@ -98,32 +87,8 @@ def _examine_disk(
     ]
 
 
-def _judge_room(
-    title: str,
-    kind: str,
-    free: int,
-    size: int,
-    directory: InstanceDirectory,
-    examination: Examination,
-) -> None:
-    share = free / size if size else 0.0
-    verdict = CheckVerdict.OK
-    if share < _LOW_SHARE:
-        verdict = CheckVerdict.LOOK
-    if share < _VERY_LOW_SHARE or free < _MIN_FREE_FILES * directory.needed_bytes:
-        verdict = CheckVerdict.WRONG if directory.is_durable else CheckVerdict.LOOK
-    examination.add_finding(
-        AREA,
-        title,
-        f"{size_text(free)} of {size_text(size)} free ({share:.0%}){kind}",
-        verdict,
-        "on a full disk publishes are refused, or logs and statistics stop",
-        "make room; actions archive, compress and remove journals and logs",
-    )
-
-
 def _judge_kind(
-    title: str, mount: _Mount | None, directory: InstanceDirectory, examination: Examination
+    title: str, mount: _Mount | None, examination: Examination, *, is_durable: bool
 ) -> None:
     if mount is None:
         return
@@ -135,7 +100,7 @@ def _judge_kind(
             "no file can be written there",
             f"mount {mount.point} for writing; after an error of the disk, replace that first",
         )
-    elif directory.is_durable and mount.kind in _VOLATILE:
+    elif is_durable and mount.kind in _VOLATILE:
         examination.add_attention(
             AREA,
             f"{title}: type",
@@ -143,7 +108,7 @@ def _judge_kind(
             "files there are in memory, and lost when the machine stops",
             "put it on a disk",
         )
-    elif directory.is_durable and mount.kind in _REMOTE:
+    elif is_durable and mount.kind in _REMOTE:
         examination.add_attention(
             AREA,
             f"{title}: type",
@@ -151,7 +116,7 @@ def _judge_kind(
             "each commit goes over the network, and locks of files may not be seen by other hosts",
             "put it on a disk of the machine",
         )
-    elif directory.is_durable and mount.kind in _LAYERED:
+    elif is_durable and mount.kind in _LAYERED:
         examination.add_attention(
             AREA,
             f"{title}: type",
@@ -181,14 +146,6 @@ def _judge_access(
             "its content has not been examined",
             "run amps-doctor as the user of the server, or as root",
         )
-
-
-def _existing(path: Path) -> Path:
-    """Return the directory, or its nearest ancestor that exists."""
-    for candidate in (path, *path.parents):
-        if os.path.isdir(candidate):
-            return candidate
-    return Path("/")
 
 
 def _mounts(root: Path) -> list[_Mount]:

@@ -14,8 +14,9 @@ from typing import Final
 
 from config_schema.spec import InstanceSpec, TopicSpec
 from config_schema.version import AMPS_VERSION
+from server.admin.diagnosis.directories import InstanceDirectory, instance_directories
+from server.admin.diagnosis.file_checks import CERTIFICATES, certificate_findings
 from server.cli.doctor import (
-    certificates,
     clock,
     configuration,
     data_files,
@@ -28,7 +29,6 @@ from server.cli.doctor import (
 )
 from server.cli.doctor.admin_interface import AdminClient, AdminLogin, AdminRequestError
 from server.cli.doctor.configuration import DoctorConfiguration
-from server.cli.doctor.directories import InstanceDirectory, instance_directories
 from server.cli.doctor.findings import Examination
 from server.cli.doctor.live_instance import InstanceIdentity
 from server.cli.doctor.machine import find_lock_holder
@@ -244,7 +244,13 @@ class _ExaminationRun:
         spec = self._spec
         has_files = spec is not None and any(target.protocol in FORMATS for target in spec.logging)
         file = None if self._configuration is None else self._configuration.redacted_text
-        live_instance.examine(self._admin, file, self.examination, with_log=not has_files)
+        live_instance.examine(
+            self._admin,
+            file,
+            self.examination,
+            with_log=not has_files,
+            with_files=not self.is_local,
+        )
         if self._identity.amps_version != AMPS_VERSION:
             self.examination.add_attention(
                 versions.AREA,
@@ -271,7 +277,9 @@ class _ExaminationRun:
         examination.run_step(
             data_files.AREA, lambda: data_files.examine(spec, self._directories, examination)
         )
-        examination.run_step(certificates.AREA, lambda: certificates.examine(spec, examination))
+        examination.run_step(
+            CERTIFICATES, lambda: examination.findings.extend(certificate_findings(spec))
+        )
         examination.run_step(logs.AREA, lambda: logs.examine(spec, examination))
         examination.run_step(
             minidumps.AREA, lambda: minidumps.examine(spec, minidump_path, examination)

@@ -4,50 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final
 
-
-class CheckVerdict(IntEnum):
-    """The result of a check; the higher, the worse."""
-
-    OK = 0
-    LOOK = 1
-    WRONG = 2
-
-    @property
-    def label(self) -> str:
-        """The name in reports."""
-        return {
-            CheckVerdict.OK: "OK",
-            CheckVerdict.LOOK: "look at this",
-            CheckVerdict.WRONG: "wrong",
-        }[self]
-
+from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked
 
 EXIT_STATUS: Final = {CheckVerdict.OK: 0, CheckVerdict.LOOK: 1, CheckVerdict.WRONG: 3}
 """Exit status of the command, by the worst verdict; 2 is an invalid command line."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
-    """The result of one check.
-
-    Attributes:
-        area: the group of checks, such as `machine`.
-        name: the subject of the check.
-        verdict: its result.
-        value: the observed value, with its unit.
-        reason: why it got that verdict; empty for `OK`.
-        advice: how to correct it; empty for `OK`.
-    """
-
-    area: str
-    name: str
-    verdict: CheckVerdict
-    value: str
-    reason: str = ""
-    advice: str = ""
 
 
 @dataclass(slots=True)
@@ -88,9 +50,7 @@ class Examination:
         advice: str,
     ) -> None:
         """Add a check; drop reason and advice if the verdict is `OK`."""
-        if verdict is CheckVerdict.OK:
-            reason = advice = ""
-        self.findings.append(CheckFinding(area, name, verdict, value, reason, advice))
+        self.findings.append(checked(CheckFinding(area, name, verdict, value, reason, advice)))
 
     def run_step(self, area: str, step: Callable[[], None]) -> None:
         """Run a step of the examination; record its failure as a finding and continue.

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from server.admin.diagnosis.findings import CheckFinding, CheckVerdict
+from server.admin.diagnosis.sample_checks import HEALTH, LOAD
 from server.cli.doctor import logs
 from server.cli.doctor.admin_interface import AdminClient, AdminRequestError
-from server.cli.doctor.findings import CheckVerdict, Examination
+from server.cli.doctor.findings import Examination
 
 AREA: Final = "admin interface"
-_HEALTH: Final = "health"
 _WRITTEN: Final = re.compile(r"Minidump written to (.*)\.")
-_LONG_DELAY_S: Final = 60.0
-_LONG_TASK_US: Final = 100_000.0
-"""Microseconds (99th percentile) of one piece of work, during which all other clients wait."""
 
 
 @dataclass(slots=True)
@@ -98,7 +96,12 @@ def _refused(admin: AdminClient, error: AdminRequestError, examination: Examinat
 
 
 def examine(
-    admin: AdminClient, configuration: str | None, examination: Examination, *, with_log: bool
+    admin: AdminClient,
+    configuration: str | None,
+    examination: Examination,
+    *,
+    with_log: bool,
+    with_files: bool,
 ) -> None:
     """Collect the state that an instance reports, and check its health.
 
@@ -107,10 +110,10 @@ def examine(
         configuration: text of its configuration file, redacted; None if unknown.
         examination: collects the findings.
         with_log: request the end of the log, too, since there is no file of it.
+        with_files: add its findings about files, too, which are not examined here.
     """
     steps: list[Callable[[], None]] = [
-        lambda: _health(admin, "/healthz.json", examination),
-        lambda: _health(admin, "/readyz.json?replication=all", examination),
+        lambda: _findings(admin, examination, with_files=with_files),
         lambda: _statistics(admin, examination),
         lambda: _configuration(admin, configuration, examination),
     ]
@@ -155,77 +158,34 @@ def take_minidump(admin: AdminClient, examination: Examination) -> Path | None:
     return Path(written[1])
 
 
-def _health(admin: AdminClient, path: str, examination: Examination) -> None:
-    for check in admin.json(path)["checks"]:
-        name = check["name"]
-        if any(
-            finding.area == _HEALTH and finding.name == name for finding in examination.findings
-        ):
-            continue  # both paths include the check of the engine
-        status = check["status"]
-        since = f" since {check['since']}" if check.get("since") else ""
-        examination.add_finding(
-            _HEALTH,
-            name,
-            f"{status}{since}",
-            CheckVerdict.OK if status == "ok" else CheckVerdict.WRONG,
-            "clients are kept away, or publishers wait for it",
-            "docs/monitoring.md has what each check means",
-        )
+def _findings(admin: AdminClient, examination: Examination, *, with_files: bool) -> None:
+    """Add the instance's own findings.
+
+    Args:
+        admin: its admin interface.
+        examination: collects the findings.
+        with_files: whether to add those about its files.
+    """
+    document = admin.json("/amps/instance/findings.json")["amps"]["instance"]["findings"]
+    verdicts = {verdict.label: verdict for verdict in CheckVerdict}
+    for check in document["checks"]:
+        if with_files or check["area"] in (HEALTH, LOAD):
+            examination.findings.append(
+                CheckFinding(
+                    check["area"],
+                    check["name"],
+                    verdicts[check["verdict"]],
+                    f"{check['value']} since {check['since']}"
+                    if check["since"]
+                    else check["value"],
+                    check["reason"],
+                    check["advice"],
+                )
+            )
 
 
 def _statistics(admin: AdminClient, examination: Examination) -> None:
-    tree = admin.json("/amps.json")
-    examination.documents["statistics/amps.json"] = tree
-    instance = tree["amps"]["instance"]
-    _judge_latencies(instance, examination)
-    _judge_clients(instance, examination)
-    _judge_behind(instance, "queues", "topic", "consumers do not keep up", examination)
-    _judge_behind(instance, "replication", "name", "the destination does not keep up", examination)
-
-
-def _judge_latencies(instance: Mapping[str, Any], examination: Examination) -> None:
-    for latency in instance.get("latencies", ()):
-        if latency["id"] != "turn":
-            continue
-        microseconds = float(latency["percentile_99"])
-        examination.add_finding(
-            "load",
-            "pieces of work on the engine's thread",
-            f"99 of 100 take up to {microseconds / 1000:.1f} ms",
-            CheckVerdict.LOOK if microseconds > _LONG_TASK_US else CheckVerdict.OK,
-            "all clients wait while one operation runs",
-            "the log names the slow operations; /amps/instance/clients/ID/explain does per client",
-        )
-
-
-def _judge_clients(instance: Mapping[str, Any], examination: Examination) -> None:
-    clients = instance.get("clients", ())
-    slow = [client for client in clients if float(client["queue_max_latency"]) > 1.0]
-    names = ", ".join(client["client_name"] for client in slow[:5])
-    examination.add_finding(
-        "load",
-        "clients",
-        f"{len(clients):,} connected, {len(slow):,} do not read their waiting messages",
-        CheckVerdict.LOOK if slow else CheckVerdict.OK,
-        f"messages wait in memory, then on disk, then the clients are disconnected: {names}",
-        "amps/instance/clients/ID/explain says why a client is slow",
-    )
-
-
-def _judge_behind(
-    instance: Mapping[str, Any], resource: str, name: str, reason: str, examination: Examination
-) -> None:
-    for entry in instance.get(resource, ()):
-        seconds = float(entry["seconds_behind"])
-        examination.add_finding(
-            "load",
-            f"{resource}: {entry[name]}",
-            f"{seconds:,.0f} s behind",
-            CheckVerdict.LOOK if seconds > _LONG_DELAY_S else CheckVerdict.OK,
-            reason,
-            f"look at /amps/instance/{resource}",
-        )
+    examination.documents["statistics/amps.json"] = admin.json("/amps.json")
 
 
 def _configuration(admin: AdminClient, configuration: str | None, examination: Examination) -> None:

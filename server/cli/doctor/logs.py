@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import CheckVerdict, Examination
+from server.admin.diagnosis.findings import CheckVerdict
+from server.cli.doctor.findings import Examination
 from server.cli.log_entries import LogLines, log_entries, parts_of
 from server.log.catalogue import CATALOGUE
 from server.log.levels import LEVELS, Level

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from server.cli.doctor.findings import CheckVerdict, Examination
+from server.admin.diagnosis.file_checks import size_text
+from server.admin.diagnosis.findings import CheckVerdict
+from server.cli.doctor.findings import Examination
 
 AREA: Final = "machine"
 ROOT: Final = Path("/")
@@ -326,15 +328,6 @@ def _number(text: str) -> int | None:
         return int(text)
     except ValueError:
         return None
-
-
-def size_text(size: float) -> str:
-    """Return a size in bytes as text with a unit."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < _KIBIBYTE:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _KIBIBYTE
-    return f"{size:.1f} TiB"
 
 
 def find_lock_holder(paths: Iterable[Path], root: Path = ROOT) -> int | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import CheckVerdict, Examination
+from server.admin.diagnosis.findings import CheckVerdict
+from server.cli.doctor.findings import Examination
 from server.cli.minidumps.reader import MAX_MINIDUMP_SIZE
 from server.process.minidump import name_prefix
 from server.util.safe_open import open_regular

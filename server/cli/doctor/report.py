@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from config_schema.version import VERSION
-from server.cli.doctor.findings import CheckFinding, CheckVerdict, Examination
+from server.admin.diagnosis.findings import CheckFinding, CheckVerdict
+from server.cli.doctor.findings import Examination
 
 _INDENT: Final = " " * 18
 

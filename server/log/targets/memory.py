@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
+from server.log.levels import Level
 from server.log.targets.base import LogLine, LogTarget
 
 MAX_MEMORY_ENTRIES: Final = 1_000
@@ -16,6 +17,12 @@ MAX_MEMORY_ENTRIES: Final = 1_000
 
 MAX_MEMORY_BYTES: Final = 4 * 1024 * 1024
 """Maximum bytes of text kept; a single larger entry is kept alone."""
+
+MAX_MEMORY_ERRORS: Final = 1_000
+"""Maximum errors kept, which other entries do not displace."""
+
+MAX_ERROR_BYTES: Final = 256
+"""Maximum bytes of the text of one of them."""
 
 
 class MemoryLogEntry(NamedTuple):
@@ -31,7 +38,7 @@ class MemoryLogEntry(NamedTuple):
 
 
 class MemoryTarget(LogTarget):
-    """Keeps the last entries of the level `info` and above.
+    """Keeps the last entries of the level `info` and above, and more of the errors.
 
     The writer's thread appends entries; other threads read them and are notified of new ones.
     """
@@ -43,6 +50,7 @@ class MemoryTarget(LogTarget):
         self._lock = threading.Lock()
         self._entries: deque[MemoryLogEntry] = deque()
         self._size_bytes = 0
+        self._errors: deque[LogLine] = deque(maxlen=MAX_MEMORY_ERRORS)
         self._followers: set[Callable[[], None]] = set()
 
     @property
@@ -56,6 +64,8 @@ class MemoryTarget(LogTarget):
             for number, line in enumerate(lines, self.entries_written + 1):
                 self._entries.append(MemoryLogEntry(number, line))
                 self._size_bytes += len(line.text)
+                if line.level >= Level.ERROR:
+                    self._errors.append(line._replace(text=line.text[:MAX_ERROR_BYTES]))
             self._count_written(lines)
             while len(self._entries) > MAX_MEMORY_ENTRIES or (
                 self._size_bytes > MAX_MEMORY_BYTES and len(self._entries) > 1
@@ -73,6 +83,11 @@ class MemoryTarget(LogTarget):
         """
         with self._lock:
             return [entry for entry in self._entries if entry.number > number]
+
+    def recent_errors(self) -> list[LogLine]:
+        """Return the last entries of the level `error` and above, each with its first bytes."""
+        with self._lock:
+            return list(self._errors)
 
     def add_follower(self, follower: Callable[[], None]) -> Callable[[], None]:
         """Register a callback for new entries.

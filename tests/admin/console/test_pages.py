@@ -153,6 +153,28 @@ def test_the_overview_shows_the_last_hour(console: Browser, shop: Shop) -> None:
     console.until(lambda: re.search(pattern, console.label(".chart[aria-label^='Messages']")))
 
 
+def test_the_overview_lists_what_is_wrong(console: Browser, shop: Shop) -> None:
+    console.logs_are_expected = True  # it goes, and what is asked about it then is not there
+    with shop.admin.server.log_on("sleeper") as sleeper:
+        sleeper.send({"c": "subscribe", "cid": "1", "t": "bulk"})
+        for _ in range(300):
+            shop.publisher.send({"c": "publish", "t": "bulk"}, b'{"x":"%s"}' % (b"x" * 100_000))
+        console.open("overview")
+        console.until(lambda: "client sleeper" in console.text(".findings"))
+        assert console.inaccessible() == []
+        console.scheme("dark")
+        assert console.inaccessible(["color-contrast"]) == []
+        link = "a[aria-label='What to do: client sleeper']"
+        assert str(console.find(link).get_attribute("href")).endswith("operations.md#slow-clients")
+        console.find(".findings a[href^='#/clients?sort=queue_max_latency']").click()
+        console.shows("aside h2", "sleeper")
+    console.driver.get(f"http://127.0.0.1:{console.port}/console/docs/operations.md#slow-clients")
+    assert console.text("#slow-clients") == "Slow clients"
+    console.open("overview")
+    console.until(lambda: "client sleeper" not in console.text(".findings"))
+    console.shows(".finding-sum", "checks")
+
+
 def test_what_is_not_there_is_said(console: Browser) -> None:
     console.open("nowhere")
     console.says("There is no page nowhere.")

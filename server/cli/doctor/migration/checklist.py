@@ -12,10 +12,10 @@ from typing import Any, Final
 from config_schema.problems import Problem, Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
+from server.admin.diagnosis.findings import CheckVerdict
 from server.app.wiring.foreign_files import OPTION, find_foreign_files
 from server.app.wiring.provision import ProvisionError
 from server.cli.doctor.configuration import DoctorConfiguration
-from server.cli.doctor.findings import CheckVerdict
 from server.cli.doctor.migration.survey import ABSENT, FeatureSurvey, MigrationTopic, survey
 
 WHY_NOT: Final = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from config_schema.version import VERSION
+from server.admin.diagnosis.findings import CheckVerdict
 from server.cli.doctor.configuration import counted
-from server.cli.doctor.findings import CheckVerdict
 from server.cli.doctor.migration.checklist import WHY_NOT, Checklist, ChecklistItem
 from server.cli.doctor.migration.survey import ABSENT, DIFFERS, SAME
 

@@ -1,12 +1,12 @@
-// The overview of the instance: readiness, key figures, and charts of the last hour.
+// The overview of the instance: findings, key figures, and charts.
 
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
 import { Chart, Legend } from "../charts.js";
+import { Findings } from "../findings.js";
 import { brief, bytes, count, duration, percent } from "../format.js";
 import { useLastHour } from "../history.js";
 import { useLive } from "../live.js";
 import { Figure, PageHead } from "../parts.js";
-import { request } from "../request.js";
 import { href } from "../route.js";
 import { useRefusal } from "../session.js";
 
@@ -134,7 +134,7 @@ export function Page({ session }) {
   const panels = PANELS.filter((panel) => !panel.isAvailable || panel.isAvailable(tree));
   return html`
     <${PageHead} title="Overview" about=${session.description} />
-    <${Readiness} moment=${tree.moment} />
+    <${Findings} moment=${tree.moment} session=${session} />
     <${Figures} tree=${tree} session=${session} />
     ${tree.moment &&
     html`<div class="panels">
@@ -189,26 +189,5 @@ function PanelView({ panel, tree }) {
       </header>
       <${Chart} points=${points} labels=${labels} format=${panel.format} label=${panel.title} least=${panel.least} />
     </section>
-  `;
-}
-
-/** Shows why the instance is not ready, polled with each sample. @param {{ moment: string }} props */
-function Readiness({ moment }) {
-  const [problems, setProblems] = useState(/** @type {string[]} */ ([]));
-  useEffect(() => {
-    if (!moment) return;
-    request("/readyz").then(
-      async (answer) => {
-        const text = await answer.text();
-        setProblems(answer.status === 503 ? text.trim().split("\n") : []);
-      },
-      () => {},
-    );
-  }, [moment]);
-  return html`
-    <div role="status" class="notice bad" hidden=${!problems.length}>
-      <strong>Not ready.</strong>
-      <ul>${problems.map((line) => html`<li>${line}</li>`)}</ul>
-    </div>
   `;
 }
