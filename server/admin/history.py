@@ -19,7 +19,7 @@ from server.admin.paths import split_path_format
 from server.admin.time_range import TimeRange, read_moments
 from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD, SnapshotTree, TreeTarget
 from server.statistics.reader import ReaderBusyError
-from server.statistics.schema import StatisticValue
+from server.statistics.schema import ColumnType, MeasurementKind, StatisticValue
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class HistoryPages:
         resource, field = target.node.resource, target.field
         if resource is None or field is None:
             return []
+        if time_range.points is not None:
+            return await self._averages(tree, target, time_range, time_range.points)
         if not resource.table:  # a value that is not recorded never changes
             now, value = tree.snapshot.timestamp, tree.value(target)
             is_within = value is not None and time_range.first <= now <= time_range.last
@@ -116,6 +118,29 @@ class HistoryPages:
                 resource, target.id or "", field.name, time_range.first, time_range.last, _PAGE
             )
         )
+
+    async def _averages(
+        self, tree: SnapshotTree, target: TreeTarget, time_range: TimeRange, points: int
+    ) -> list[tuple[int, StatisticValue]]:
+        """Return the averages of a leaf in parts of a time.
+
+        Raises:
+            HttpError: it is no number that changes, or is not recorded.
+        """
+        resource, field = target.node.resource, target.field
+        if resource is None or field is None:
+            return []
+        is_number = field.type is not ColumnType.TEXT and field.kind is not MeasurementKind.FIXED
+        if not (is_number and resource.table):
+            raise HttpError(400, f"{target.path} has no averages: leave out points.")
+        last = tree.snapshot.timestamp if time_range.is_open else time_range.last
+        averages = await self.query_history(
+            lambda history: history.averages(
+                resource, target.id or "", field.name, time_range.first, last, points
+            )
+        )
+        is_whole = field.type is ColumnType.INTEGER
+        return [(at, round(value) if is_whole else value) for at, value in averages]
 
     async def _value_pages(
         self,

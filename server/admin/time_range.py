@@ -14,6 +14,9 @@ from server.statistics.timestamps import from_text
 _MAX_TIMESTAMP = 1 << 62
 """Later than all timestamps."""
 
+MAX_POINTS = 1_000
+"""Values of one answer to a request with `points`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
@@ -22,10 +25,17 @@ class TimeRange:
     Attributes:
         first: its beginning.
         last: its end.
+        points: the maximum number of values, which are averages then; None for all values.
     """
 
     first: int
     last: int
+    points: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no end."""
+        return self.last == _MAX_TIMESTAMP
 
     @property
     def is_moment(self) -> bool:
@@ -37,14 +47,25 @@ def read_moments(query: Mapping[str, str]) -> TimeRange | None:
     """Return the time range of a request; None for now.
 
     Raises:
-        HttpError: t0 or t1 is no time, or t0 is later than t1.
+        HttpError: t0 or t1 is no time, or t0 is later than t1, or points is no such number.
     """
     if "t0" not in query and "t1" not in query:
         return None
-    time_range = TimeRange(_read(query, "t0", 0), _read(query, "t1", _MAX_TIMESTAMP))
+    time_range = TimeRange(
+        _read(query, "t0", 0), _read(query, "t1", _MAX_TIMESTAMP), _read_points(query)
+    )
     if time_range.first > time_range.last:
         raise HttpError(400, "t0 is later than t1: expected the beginning in t0, the end in t1.")
     return time_range
+
+
+def _read_points(query: Mapping[str, str]) -> int | None:
+    text = query.get("points")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 5 and 0 < int(text) <= MAX_POINTS):
+        raise HttpError(400, f"points={text!r} is no number: expected 1 to {MAX_POINTS}.")
+    return int(text)
 
 
 def _read(query: Mapping[str, str], name: str, default: int) -> int:

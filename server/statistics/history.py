@@ -22,6 +22,9 @@ from server.statistics.schema import MeasurementKind, Resource, StatisticValue
 PAGE: Final = 10_000
 """Values per read."""
 
+_SAMPLES_PER_POINT: Final = 8
+"""Samples that the average of a part of a time is made of, if there are more."""
+
 MAX_TIMESTAMP: Final = 1 << 62
 """Later than any timestamp."""
 
@@ -96,6 +99,35 @@ class StatisticsHistory:
         rows = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
         return [(timestamp, "" if value is None else value) for timestamp, value in rows]
 
+    def averages(
+        self, resource: Resource, entry: str, name: str, first: int, last: int, points: int
+    ) -> list[tuple[int, float]]:
+        """Return the averages of a field of numbers in parts of a time, for plots.
+
+        The cost depends on the number of points, and not on the length of the time: a part is
+        represented by `_SAMPLES_PER_POINT` of its samples.
+
+        Args:
+            resource: one with a table.
+            entry: the entry's id.
+            name: the field's.
+            first: the first timestamp.
+            last: the last one, included as well.
+            points: the maximum number of parts.
+
+        Returns:
+            The timestamp of the last sample of each part that has any, and the average.
+
+        Raises:
+            sqlite3.Error: they cannot be read.
+        """
+        self.query_count += 1
+        width = max((last - first) // points + 1, 1)
+        step = max(width // _SAMPLES_PER_POINT, 1)
+        return self._connection.execute(
+            _averages_query(resource, name), (entry, first, last, width, step)
+        ).fetchall()
+
     def rows(
         self,
         resource: Resource,
@@ -165,6 +197,24 @@ def _values_query(resource: Resource, name: str) -> str:
         " BETWEEN max(l.first, ?2) AND min(coalesce(l.last, ?3), ?3)"
         f" CROSS JOIN {dynamic} AS d ON d.timestamp = m.timestamp AND d.static_id = s.static_id"
         " WHERE s.oid = ?1 ORDER BY d.timestamp LIMIT ?4"
+    )
+
+
+@cache
+def _averages_query(resource: Resource, name: str) -> str:
+    """Return the query for averages: id, first and last moment, widths of a point and a sample."""
+    static, dynamic = layout.static(resource), layout.dynamic(resource)
+    return (
+        f"WITH chosen AS MATERIALIZED (SELECT max(timestamp) AS timestamp FROM {layout.SAMPLES}"
+        " WHERE timestamp BETWEEN ?2 AND ?3 GROUP BY (timestamp - ?2) / ?5)"
+        f" SELECT max(d.timestamp), avg(d.{layout.quoted(name)}) FROM {static} AS s"
+        f" CROSS JOIN {layout.LIVES} AS l ON l.base = '{resource.table}'"
+        " AND l.static_id = s.static_id"
+        " CROSS JOIN chosen AS m ON m.timestamp"
+        " BETWEEN max(l.first, ?2) AND min(coalesce(l.last, ?3), ?3)"
+        f" CROSS JOIN {dynamic} AS d ON d.timestamp = m.timestamp AND d.static_id = s.static_id"
+        f" WHERE s.oid = ?1 AND d.{layout.quoted(name)} IS NOT NULL"
+        " GROUP BY (d.timestamp - ?2) / ?4 ORDER BY 1"
     )
 
 

@@ -91,6 +91,10 @@ REFUSED: Final = {
     "/amps/instance/pid?t0=": (400, "YYYYMMDDThhmmss"),
     "/amps/instance/pid?t0=20240101&t1=20230101": (400, "later"),
     "/amps/instance?t0=20240101": (400, "t0 and t1"),
+    "/amps/instance/memory/rss?t0=20240101&points=0": (400, "1 to 1000"),
+    "/amps/instance/memory/rss?t0=20240101&points=1001": (400, "1 to 1000"),
+    "/amps/instance/memory/rss?t0=20240101&points=many": (400, "1 to 1000"),
+    "/amps/instance/name?t0=20240101&points=10": (400, "no averages"),
     "/amps/instance?t0=20240101&t1=20240101": (404, "/amps/instance/timestamp"),
     "/amps/instance/clients/77/bytes_in?t0=20240101": (404, "There are no samples"),
     "/amps/instance/queues/nowhere/details": (404, "/amps/instance/queues"),
@@ -210,6 +214,16 @@ def test_an_exact_moment_shows_everything_as_it_was(admin: Admin) -> None:
     assert re.sub("<[^>]*>", "", one.text) == early["uptime"]
     row = admin.ask(f"/amps/instance/uptime.csv?t0={first}&t1={first}").text
     assert row == f"{first},{early['uptime']}\n"
+
+
+def test_points_bound_a_range_of_a_value(admin: Admin) -> None:
+    first = admin.tree("/amps/instance/timestamp.json")["amps"]["instance"]["timestamp"][0]
+    path = "/amps/instance/memory/rss.csv"
+    wait_until(lambda: admin.ask(f"{path}?t0={first}").text.count("\n") > 3)
+    rows = admin.ask(f"{path}?t0={first}&points=2").text.splitlines()
+    assert 1 <= len(rows) <= 2
+    assert all(row.partition(",")[2].isdigit() for row in rows)
+    assert admin.ask(f"{path}?t0=20990101&t1=20990102&points=5").text == ""
 
 
 def test_who_has_gone_is_still_known_over_time(admin: Admin) -> None:

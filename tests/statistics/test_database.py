@@ -144,6 +144,25 @@ def test_ranges_include_their_ends_and_come_in_pages(tmp_path: Path) -> None:
         assert PAGE >= 4
 
 
+def test_averages_are_of_equal_parts_of_a_time(tmp_path: Path) -> None:
+    clients = Clients()
+    with recorded(tmp_path / "stats.db") as writing:
+        for second in range(100):
+            writing.write(clients.sample(second, {"one": second} if second != 50 else {}))
+        history = writing.recording.history
+        first, last = from_unix(NOON), from_unix(NOON + 99.999)
+        (all_of_it,) = history.averages(CLIENTS, "one", "queue_depth_out", first, last, 1)
+        ten = history.averages(CLIENTS, "one", "queue_depth_out", first, last, 10)
+        fine = history.averages(CLIENTS, "one", "queue_depth_out", first, last, 1_000)
+    assert all_of_it[0] == from_unix(NOON + 99)
+    assert all_of_it[1] == pytest.approx(49.5, abs=8)
+    assert [at for at, _ in ten] == [from_unix(NOON + 10 * part + 9) for part in range(10)]
+    assert [value for _, value in ten] == pytest.approx(
+        [10 * part + 4.5 for part in range(10)], abs=1
+    )
+    assert [value for _, value in fine] == [number for number in range(100) if number != 50]
+
+
 def test_entries_go_on_after_a_restart_and_new_ones_do_not(tmp_path: Path) -> None:
     path = tmp_path / "stats.db"
     for life in range(3):

@@ -153,6 +153,18 @@ def test_the_overview_shows_the_last_hour(console: Browser, shop: Shop) -> None:
     console.until(lambda: re.search(pattern, console.label(".chart[aria-label^='Messages']")))
 
 
+def test_plots_have_the_range_that_is_chosen(console: Browser) -> None:
+    console.open("overview?range=30d")
+    pattern = r"Memory within the last 30 days\. resident: now [1-9]"
+    console.until(lambda: re.search(pattern, console.label(".chart[aria-label^='Memory']")))
+    console.run(
+        "const field = document.querySelector('select.range'); field.value = '5m';"
+        "field.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    console.shows(".chart[aria-label^='Memory within the last 5 minutes. resident: now']")
+    assert console.driver.current_url.endswith("?range=5m")
+
+
 def test_the_overview_lists_what_is_wrong(console: Browser, shop: Shop) -> None:
     console.logs_are_expected = True  # it goes, and what is asked about it then is not there
     with shop.admin.server.log_on("sleeper") as sleeper:

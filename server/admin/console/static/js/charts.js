@@ -1,10 +1,11 @@
 // Line charts over time, drawn by uPlot in the colours of the page.
 
 import uPlot from "../vendor/uplot.js";
-import { brief, bytes } from "./format.js";
-import { useLastHour } from "./history.js";
+import { brief, bytes, clock } from "./format.js";
+import { RANGES, useHistory, useRange } from "./history.js";
 import { html, useEffect, useMemo, useRef } from "./html.js";
 import { onResize } from "./resize.js";
+import { change } from "./route.js";
 
 const MIN_SPAN_S = 300;
 const HEIGHT_PX = 112;
@@ -44,11 +45,12 @@ export function Chart({ points, labels, format, label, least = 1 }) {
       chart.current = null;
     };
   }, []);
+  const range = useRange();
   const last = points[0][points[0].length - 1];
   useEffect(() => {
     chart.current?.setData(points);
-  }, [last, points[0].length]);
-  return html`<div class="chart" role="img" aria-label=${describe(label, points, labels, format)} ref=${place}></div>`;
+  }, [points[0][0], last, points[0].length]);
+  return html`<div class="chart" role="img" aria-label=${describe(label, range.label, points, labels, format)} ref=${place}></div>`;
 }
 
 /**
@@ -68,8 +70,21 @@ export function Legend({ lines, tree, format }) {
   `;
 }
 
+/** Chooses the time range of all plots of a page, which is in its URL. */
+export function RangeChoice() {
+  const range = useRange();
+  return html`
+    <label>
+      <span class="unseen">Time range</span>
+      <select class="range" onChange=${(/** @type {any} */ event) => change({ range: event.currentTarget.value })}>
+        ${Object.entries(RANGES).map(([name, one]) => html`<option value=${name} selected=${one === range}>Last ${one.label}</option>`)}
+      </select>
+    </label>
+  `;
+}
+
 /**
- * Charts fields of an entry over the last hour.
+ * Charts fields of an entry over the range of the page.
  * @param {{ title: string, label: string, path: string[], fields: Record<string, string>, tree: import("./tree.js").Tree }} props
  *   `path` is that of the entry; `fields` are the names of fields by the labels of their lines
  */
@@ -83,10 +98,10 @@ export function FieldChart({ title, label, path, fields, tree }) {
       })),
     [path.join("/")],
   );
-  const points = useLastHour(tree, lines);
+  const points = useHistory(tree, lines);
   return html`
     <section>
-      <h3>${title}</h3>
+      <h3 class="with-range">${title} <${RangeChoice} /></h3>
       <${Legend} lines=${lines} tree=${tree} format=${brief} />
       <${Chart} points=${points} labels=${Object.keys(fields)} format=${brief} label=${label} />
     </section>
@@ -131,7 +146,7 @@ function createChart(place, points, labels, format, least) {
         })),
       ],
       axes: [
-        { ...axis, size: 22, space: 80, values: (/** @type {any} */ _, /** @type {number[]} */ times) => times.map(minute) },
+        { ...axis, size: 22, space: 80, values: (/** @type {any} */ _, /** @type {number[]} */ times) => times.map(tick) },
         {
           ...axis,
           size: 58,
@@ -163,25 +178,27 @@ function readout(labels, format) {
           const value = chart.data[at + 1][index];
           return `${labels.length > 1 ? `${label} ` : ""}${value == null ? "\u2013" : format(value)}`;
         });
-        box.textContent = `${new Date(chart.data[0][index] * 1e3).toLocaleTimeString("en-GB")}  ${values.join("  ")}`;
+        box.textContent = `${clock(chart.data[0][index] * 1e3)}  ${values.join("  ")}`;
         box.classList.toggle("left", chart.cursor.left > chart.over.clientWidth / 2);
       },
     },
   };
 }
 
-/** @param {number} time */
-function minute(time) {
-  return new Date(time * 1e3).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+/** Return the text of a tick: the time of day, or the date at midnight. @param {number} time */
+function tick(time) {
+  const date = new Date(time * 1e3);
+  if (!date.getHours() && !date.getMinutes()) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
-/** @param {string} label @param {import("./history.js").Points} points @param {string[]} labels @param {(value: number) => string} format */
-function describe(label, points, labels, format) {
+/** @param {string} label @param {string} range @param {import("./history.js").Points} points @param {string[]} labels @param {(value: number) => string} format */
+function describe(label, range, points, labels, format) {
   const lines = labels.map((name, index) => {
     const values = points[index + 1].filter((value) => value !== null);
     if (!values.length) return `${name}: no data`;
     const maximum = values.reduce((one, other) => Math.max(Number(one), Number(other)), 0);
     return `${name}: now ${format(Number(values[values.length - 1]))}, maximum ${format(Number(maximum))}`;
   });
-  return `${label} within the last hour. ${lines.join(". ")}.`;
+  return `${label} within the last ${range}. ${lines.join(". ")}.`;
 }

@@ -1,10 +1,10 @@
 // The overview of the instance: findings, key figures, and charts.
 
 import { html } from "../html.js";
-import { Chart, Legend } from "../charts.js";
+import { Chart, Legend, RangeChoice } from "../charts.js";
 import { Findings } from "../findings.js";
 import { brief, bytes, count, duration, percent } from "../format.js";
-import { useLastHour } from "../history.js";
+import { useHistory } from "../history.js";
 import { useLive } from "../live.js";
 import { Figure, PageHead } from "../parts.js";
 import { href } from "../route.js";
@@ -133,7 +133,7 @@ export function Page({ session }) {
   const { tree } = useLive("/amps", PARTS);
   const panels = PANELS.filter((panel) => !panel.isAvailable || panel.isAvailable(tree));
   return html`
-    <${PageHead} title="Overview" about=${session.description} />
+    <${PageHead} title="Overview" about=${session.description}><${RangeChoice} /></${PageHead}>
     <${Findings} moment=${tree.moment} session=${session} />
     <${Figures} tree=${tree} session=${session} />
     ${tree.moment &&
@@ -179,7 +179,7 @@ function Sum({ label, tree, place, field, session, link }) {
 
 /** @param {{ panel: Panel, tree: import("../tree.js").Tree }} props */
 function PanelView({ panel, tree }) {
-  const points = useLastHour(tree, panel.lines);
+  const points = useHistory(tree, panel.lines);
   const labels = panel.lines.map((line) => line.label);
   return html`
     <section class="panel">
