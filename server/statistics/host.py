@@ -14,8 +14,10 @@ import os
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import linear_regression
 from typing import Final, NamedTuple
 
 from server.statistics.host_resources import HOST, HOST_CPUS, HOST_DISKS, HOST_MEMORY, HOST_NETWORK
@@ -203,6 +205,31 @@ class _Mount(NamedTuple):
     source: str
 
 
+_TREND_POINTS: Final = 60
+_TREND_STEP_S: Final = 60.0
+_MIN_TREND_POINTS: Final = 10
+_PREDICTION_S: Final = 24 * 3600.0
+
+
+class FreeSpaceTrend:
+    """Predicts the free space of a file system by linear regression over the last hour."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque(maxlen=_TREND_POINTS)
+
+    def predict(self, now_s: float, free_percent: float) -> float:
+        """Note the present percentage, and return that in 24 hours.
+
+        Before ten minutes have passed that is the present one.
+        """
+        if not self._points or now_s - self._points[-1][0] >= _TREND_STEP_S:
+            self._points.append((now_s, free_percent))
+        if len(self._points) < _MIN_TREND_POINTS:
+            return free_percent
+        slope, _ = linear_regression(*zip(*self._points, strict=True))
+        return min(100.0, max(0.0, free_percent + slope * _PREDICTION_S))
+
+
 class HostDisks:
     """host/disks: the disks on which file systems are mounted.
 
@@ -224,6 +251,7 @@ class HostDisks:
         self._read_at = 0.0
         self._previous: Mapping[str, _DiskActivity] = {}
         self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
+        self._trends: dict[str, FreeSpaceTrend] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
@@ -243,15 +271,18 @@ class HostDisks:
             if self._static_values.get(name) != (mount.point,):
                 self._static_values[name] = (mount.point,)
             before = self._previous.get(name, activity)
+            free = free_percent(mount.point)
+            predicted = self._trends.setdefault(name, FreeSpaceTrend()).predict(now, free)
             yield StatisticsEntry(
-                name, self._static_values[name], _usage(mount.point, activity, before, seconds)
+                name,
+                self._static_values[name],
+                (free, activity.in_progress, predicted, *_usage(activity, before, seconds)),
             )
         self._previous = shown
+        self._trends = {name: self._trends[name] for name in shown}
 
 
-def _usage(
-    mount_point: str, now: _DiskActivity, before: _DiskActivity, seconds: float
-) -> tuple[StatisticValue, ...]:
+def _usage(now: _DiskActivity, before: _DiskActivity, seconds: float) -> tuple[StatisticValue, ...]:
     def grown(of: Callable[[_DiskActivity], int]) -> int:
         return max(0, of(now) - of(before))
 
@@ -259,8 +290,6 @@ def _usage(
     read = grown(lambda activity: activity.sectors_read) * _SECTOR
     written = grown(lambda activity: activity.sectors_written) * _SECTOR
     return (
-        free_percent(mount_point),
-        now.in_progress,
         grown(lambda activity: activity.reading) / reads if reads else 0.0,
         grown(lambda activity: activity.writing) / writes if writes else 0.0,
         round(read / seconds) if seconds > 0 else 0,

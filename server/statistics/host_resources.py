@@ -45,6 +45,11 @@ HOST_DISKS: Final = Resource(
         snapshot("file_system_free_percent", "share of the file system that is free", REAL),
         fixed("mount_point", "where the file system is mounted"),
         snapshot("in_progress", "requests under way"),
+        snapshot(
+            "predicted_free_percent",
+            "share that will be free in 24 hours if usage changes as in the last hour; not in AMPS",
+            REAL,
+        ),
         average("read_await", "milliseconds that a read takes", REAL),
         average("write_await", "milliseconds that a write takes", REAL),
         average("read_bytes_per_sec", "bytes read a second", INTEGER),

@@ -58,6 +58,17 @@ API: Final = Resource(
     (snapshot("command_queue_depth", "commands that wait for their turn"),),
 )
 
+CERTIFICATES: Final = Resource(
+    "instance/certificates",
+    "certificate",
+    "AMPERAGE_CERTIFICATES",
+    (
+        snapshot("expiry_timestamp", "when it expires, in seconds since 1970"),
+        fixed("path", "the file"),
+        fixed("used_by", "the transports, destinations and so on that present it"),
+    ),
+)
+
 CLIENTS: Final = Resource(
     "instance/clients",
     "client",
@@ -544,6 +555,7 @@ RESOURCES: Final = (
     HOST_NETWORK,
     INSTANCE,
     API,
+    CERTIFICATES,
     CLIENTS,
     CONFLATED_TOPICS,
     CPU,

@@ -24,6 +24,7 @@ from server.transports.descriptor_reserve import DescriptorReserve
 from tests.engine.support import RecordingLog, SimulatedClock
 from tests.support.server import RunningServer, free_port, running_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.transports.support import Authority
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,16 @@ def read(connection: http.client.HTTPConnection) -> Reply:
     pairs = response.getheaders()
     return Reply(
         response.status, {name.lower(): value for name, value in pairs}, response.read(), pairs
+    )
+
+
+def tls_transport(authority: Authority) -> str:
+    """A transport with a certificate of an authority."""
+    certificate, key = authority.issue("localhost")
+    return (
+        "<Transport><Name>secure</Name><Type>tcps</Type>"
+        f"<InetAddr>127.0.0.1:{free_port()}</InetAddr><Protocol>amps</Protocol>"
+        f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey></Transport>"
     )
 
 

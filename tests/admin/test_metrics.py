@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
@@ -18,10 +21,18 @@ from server.statistics.histograms import Distribution
 from server.statistics.sample import StatisticsSnapshot
 from server.statistics.schema import StatisticValue
 from server.util.histogram import Histogram
-from tests.admin.support import MOMENT, Admin, Reply, example_snapshot, running_admin
+from tests.admin.support import (
+    MOMENT,
+    Admin,
+    Reply,
+    example_snapshot,
+    running_admin,
+    tls_transport,
+)
 from tests.admin.test_programs import ELEMENTS
 from tests.support.raw import RawPeer
 from tests.support.waiting import wait_until
+from tests.transports.support import Authority
 
 _OPEN: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -305,3 +316,21 @@ def test_details_of_what_there_is_not_are_refused(admin: Admin) -> None:
         reply = admin.ask(f"/metrics/detailed{query}")
         assert reply.status == 400
         assert "clients, subscriptions, topics" in reply.text
+
+
+def _expiry(path: Path) -> float:
+    return load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
+
+
+def test_the_expiry_of_a_certificate_follows_the_file(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "servers")
+    with running_admin(tmp_path, transports=tls_transport(authority)) as admin:
+        path = tmp_path / "servers-localhost.crt"
+        labels = {"certificate": "1", "path": str(path), "used_by": "transport secure"}
+        name = "amperage_certificate_expiry_timestamp_seconds"
+        _comes(admin, _expiry(path), name, **labels)
+        moment = datetime(2033, 5, 6, 7, 8, 9, tzinfo=UTC)
+        authority.issue("localhost", not_after=moment)
+        _comes(admin, moment.timestamp(), name, **labels)
+        path.unlink()
+        wait_until(lambda: f"\n{name}" not in admin.ask("/metrics").text)

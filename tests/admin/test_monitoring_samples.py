@@ -15,11 +15,12 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from tests.admin.support import Admin, running_admin
+from tests.admin.support import Admin, running_admin, tls_transport
 from tests.admin.test_health import DESTINATION
 from tests.admin.test_programs import ELEMENTS
 from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.transports.support import Authority
 
 _FILES: Final = Path(__file__).parents[2] / "sample_configs" / "monitoring"
 _NAME: Final = re.compile(r"\b(?:amperage|process)_\w+")
@@ -30,9 +31,11 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
     destination = DESTINATION.format(name="far", sync="async", port=free_port()).replace(
         "orders", "jobs"
     )
+    directory = tmp_path_factory.mktemp("samples")
     with running_admin(
-        tmp_path_factory.mktemp("samples"),
+        directory,
         elements=f"{ELEMENTS}<Replication>{destination}</Replication>",
+        transports=tls_transport(Authority(directory, "servers")),
     ) as running:
         yield running
 

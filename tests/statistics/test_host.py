@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.statistics.host import host_sources, safe_id
+from server.statistics.host import FreeSpaceTrend, host_sources, safe_id
 from server.statistics.host_resources import (
     HOST,
     HOST_CPUS,
@@ -189,6 +189,23 @@ def test_disks_are_there_once_wherever_they_are_mounted(host: Host, tmp_path: Pa
     assert second["in_progress"] == 3
     assert (second["read_await"], second["write_await"]) == (2.5, 5.0)
     assert second["read_bytes_per_sec"] == second["write_bytes_per_sec"] == 20 * 512 / 2
+
+
+def test_free_space_in_a_day_is_predicted_from_the_last_hour() -> None:
+    trend = FreeSpaceTrend()
+    predicted = [trend.predict(60.0 * minute, 90 - minute / 60) for minute in range(60)]
+    assert predicted[:9] == [90 - minute / 60 for minute in range(9)], "too early to tell"
+    assert predicted[9:] == pytest.approx([66 - minute / 60 for minute in range(9, 60)])
+    shrunk = [trend.predict(3600.0 + 60 * minute, 89 - minute) for minute in range(60)]
+    assert shrunk[-1] == 0, "it cannot be less than full"
+    emptied = [trend.predict(7200.0 + 60 * minute, 30 + minute) for minute in range(60)]
+    assert emptied[-1] == 100
+
+
+def test_samples_within_a_minute_are_one_point() -> None:
+    trend = FreeSpaceTrend()
+    predicted = {trend.predict(tenth / 10, 90 - tenth / 10) for tenth in range(500)}
+    assert predicted == {90 - tenth / 10 for tenth in range(500)}
 
 
 def test_names_of_devices_can_stand_in_paths() -> None:

@@ -63,6 +63,11 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "version": r"5\..*",
     },
     ("instance/api", ""): {"command_queue_depth": ANY},
+    ("instance/certificates", "1"): {
+        "expiry_timestamp": SOME,
+        "path": r"/.*/servers-localhost\.crt",
+        "used_by": "transport secure",
+    },
     ("instance/clients", "subscriber"): {
         "authenticated_id": "",
         "bytes_in": SOME,

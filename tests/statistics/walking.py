@@ -14,10 +14,11 @@ import psycopg
 
 from server.statistics.resources import RESOURCES
 from server.statistics.schema import Resource
-from tests.admin.support import Admin
+from tests.admin.support import Admin, tls_transport
 from tests.support.raw import RawPeer
 from tests.support.server import free_port, running_configuration
 from tests.support.waiting import wait_until
+from tests.transports.support import Authority
 
 PUBLISHED: Final = 40
 """Messages to a topic that keeps nothing."""
@@ -290,7 +291,8 @@ def walked(first_directory: Path, second_directory: Path) -> Iterator[Walk]:
             _instance(
                 first_directory,
                 "first",
-                transports=_GUARDED.format(port=guarded, sql=sql),
+                transports=_GUARDED.format(port=guarded, sql=sql)
+                + tls_transport(Authority(first_directory, "servers")),
                 targets=_TARGETS,
                 elements=_TOPICS.format(second=accepting, leased=LEASED),
             )

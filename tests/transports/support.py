@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import zlib
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -73,9 +74,9 @@ class Authority:
         self.file = directory / f"{name}.pem"
         self._made.cert_pem.write_to_path(str(self.file))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
+    def issue(self, name: str, not_after: datetime | None = None) -> tuple[Path, Path]:
         """Make a certificate for a host or client: the files of the certificate and of its key."""
-        issued = self._made.issue_cert(name)
+        issued = self._made.issue_cert(name, not_after=not_after)
         certificate = self._directory / f"{self.file.stem}-{name}.crt"
         key = self._directory / f"{self.file.stem}-{name}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked
-from server.engine.maintenance.certificate_expiry import NOTICE, uses_of_tls
+from server.engine.maintenance.certificate_expiry import NOTICE, certificate_users
 from server.security.certificates import ends_of
 from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
 
@@ -92,11 +92,7 @@ def disk_findings(directories: Iterable[InstanceDirectory]) -> Iterator[CheckFin
 
 def certificate_findings(spec: InstanceSpec) -> Iterator[CheckFinding]:
     """Check each certificate of an instance once."""
-    users: dict[str, list[str]] = {}
-    for user, tls in uses_of_tls(spec):
-        if tls.certificate is not None:
-            users.setdefault(tls.certificate, []).append(user)
-    for path, names in users.items():
+    for path, names in certificate_users(spec).items():
         yield _check_certificate(path, f"{path} of {', '.join(names)}")
 
 

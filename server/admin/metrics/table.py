@@ -201,6 +201,12 @@ GROUPS: Final = (
         ),
     ),
     MetricGroup(
+        resources.CERTIFICATES,
+        "amperage_certificate",
+        {"certificate": ID, "path": "path", "used_by": "used_by"},
+        (Metric("expiry_timestamp", "expiry_timestamp_seconds", SECONDS),),
+    ),
+    MetricGroup(
         host_resources.HOST_CPUS,
         "amperage_host_cpu",
         {"cpu": ID},
@@ -229,6 +235,7 @@ GROUPS: Final = (
         {"device": ID, "mount_point": "mount_point"},
         (
             Metric("file_system_free_percent", "free_ratio", RATIO, _PERCENT),
+            Metric("predicted_free_percent", "predicted_free_ratio", RATIO, _PERCENT),
             Metric("in_progress", "requests_in_progress"),
         ),
     ),

@@ -408,7 +408,7 @@ class Instance:
             return None
         tuning = self._spec.tuning
         statistics = StatisticsService(
-            admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
+            self._spec, admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
         )
         opened.callback(statistics.close)
         statistics.start(

@@ -14,6 +14,7 @@ from server.statistics.latencies import LatenciesSource
 from server.statistics.process import process_sources
 from server.statistics.resources import WRITE_LATENCY, WRITE_SIZE
 from server.statistics.sources.caches import CachesSource
+from server.statistics.sources.certificates import CertificatesSource
 from server.statistics.sources.clients import ClientsSource
 from server.statistics.sources.derived import ConflatedTopicsSource, ViewsSource
 from server.statistics.sources.instance import InstanceSource, TuningSource
@@ -51,7 +52,8 @@ class StatisticsService:
     """The collector and the thread of an instance's statistics.
 
     Args:
-        admin: the Admin section, with the file and the sampling interval.
+        spec: the instance's description.
+        admin: its Admin section, with the file and the sampling interval.
         engine: the instance's sessions and topics.
         log: the instance's log.
         indexed: see `StatisticsThread`.
@@ -62,13 +64,24 @@ class StatisticsService:
     """
 
     def __init__(
-        self, admin: AdminSpec, engine: Engine, log: EventLog, *, indexed: bool = False
+        self,
+        spec: InstanceSpec,
+        admin: AdminSpec,
+        engine: Engine,
+        log: EventLog,
+        *,
+        indexed: bool = False,
     ) -> None:
         self.statistics_thread: Final = StatisticsThread(
             admin.file_name,
             admin.interval // _MILLISECOND,
             log,
-            sources=[*host_sources(), *process_sources(), *logging_sources(log.targets)],
+            sources=[
+                *host_sources(),
+                *process_sources(),
+                *logging_sources(log.targets),
+                CertificatesSource(spec),
+            ],
             indexed=indexed,
         )
         self.collector: Final = StatisticsCollector(

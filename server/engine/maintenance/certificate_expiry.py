@@ -51,6 +51,15 @@ def uses_of_tls(spec: InstanceSpec) -> Iterator[TlsUse]:
                 yield TlsUse(f"destination {destination.name}", outgoing.tls)
 
 
+def certificate_users(spec: InstanceSpec) -> dict[str, list[str]]:
+    """Return the certificate files of an instance, with the users of each."""
+    users: dict[str, list[str]] = {}
+    for component, tls in uses_of_tls(spec):
+        if tls.certificate is not None:
+            users.setdefault(tls.certificate, []).append(component)
+    return users
+
+
 class CertificateCheck:
     """Checks certificates, at the start and once a day.
 
@@ -88,7 +97,7 @@ class CertificateCheck:
         self._cancel_timer = self._clock.call_later(_DAY_SECONDS, self._check)
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         for component, tls in self._tls_uses:
-            for expiry in _ends(tls.certificate):
+            for expiry in read_expiry_times(tls.certificate):
                 if expiry - now < NOTICE:
                     self._log_expiry(component, tls.certificate, expiry, now)
 
@@ -103,7 +112,7 @@ class CertificateCheck:
             self._log.emit("11-0013", path=path, who=component, until=expiry_text, left=days_left)
 
 
-def _ends(path: str | None) -> list[datetime]:
+def read_expiry_times(path: str | None) -> list[datetime]:
     """Return the expiry times of the certificates in a file; empty if it cannot be read."""
     try:
         content = b"" if path is None else read_regular(path, MAX_CERTIFICATE_FILE_SIZE)
