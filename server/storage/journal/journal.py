@@ -423,7 +423,7 @@ class Journal:
 
         The default is made of the instance's name and the time when the log was begun.
         """
-        self._positions = LogPositions(self.run_history, name)
+        self._positions = LogPositions(self.run_history, self._settings.instance, name)
 
     def last_common_txid(self, client: int, sequence: int) -> int | None:
         """Return the last entry that this log shares with a reader that names a lost entry.

@@ -142,13 +142,19 @@ def place_number(log: str, run: int) -> int:
 class LogPositions:
     """The bookmarks that name places in a log.
 
+    The number of a run distinguishes logs of one instance, and every journal file has it. The name
+    of the log may change when its first files are removed; it stands for entries without a run, and
+    in bookmarks that others have made.
+
     Args:
         run_history: the runs that have written the log.
+        instance: the name of the instance.
         log_name: the name that distinguishes the log from others.
     """
 
-    def __init__(self, run_history: RunHistory, log_name: str) -> None:
+    def __init__(self, run_history: RunHistory, instance: str, log_name: str) -> None:
         self._run_history = run_history
+        self._instance = instance
         self._log_name = log_name
         # The number of runs, and the run of each number: replaced together, for other threads.
         self._run_by_number: tuple[int, dict[int, int]] = (-1, {})
@@ -159,16 +165,17 @@ class LogPositions:
         Instead of a client hash it has a number for the log and for the run that has recorded the
         entry; instead of a sequence it has the txid.
         """
-        return place_number(self._log_name, self._run_history.number_at(txid)), txid
+        run = self._run_history.number_at(txid)
+        return place_number(self._instance if run else self._log_name, run), txid
 
     def run_of(self, client: int) -> int | None:
         """Return the number of the run that a place with this first number belongs to, if any."""
         rows = self._run_history.rows()
         count, run_by_number = self._run_by_number
         if count != len(rows):
-            run_by_number = {
-                place_number(self._log_name, run): run for run in (0, *(run for _, run in rows))
-            }
+            run_by_number = {place_number(self._log_name, 0): 0}
+            for name in (self._log_name, self._instance):
+                run_by_number |= {place_number(name, run): run for _, run in rows}
             self._run_by_number = len(rows), run_by_number
         return run_by_number.get(client)
 
