@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 
 
 def check_names(schema: StructType) -> None:
@@ -24,9 +24,7 @@ def check_names(schema: StructType) -> None:
     """
     name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
     if times > 1:
-        raise PipelineError(
-            f"schema: column {name!r}: {times} columns have this name, expected one"
-        )
+        raise SchemaError(f"schema: column {name!r}: {times} columns have this name, expected one")
 
 
 def column_of(values: Iterable[Any], field: pa.Field) -> pa.Array:
@@ -42,9 +40,7 @@ def column_of(values: Iterable[Any], field: pa.Field) -> pa.Array:
     try:
         return pa.array(values, field.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise PipelineError(
-            f"schema: column {field.name!r} of type {field.type}: {error}"
-        ) from None
+        raise SchemaError(f"schema: column {field.name!r} of type {field.type}: {error}") from None
 
 
 def require_values(column: pa.Array, field: pa.Field) -> None:
@@ -59,7 +55,7 @@ def require_values(column: pa.Array, field: pa.Field) -> None:
     """
     missing = _missing(column, field, field.name)
     if missing is not None:
-        raise PipelineError(
+        raise SchemaError(
             f"schema: column {missing!r} is NOT NULL, and a message has no value for it; remove"
             " NOT NULL"
         )

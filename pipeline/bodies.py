@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType
 
 from pipeline.arrow import check_names
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 from pipeline.json_bodies import JsonWriter
 from pipeline.rows import BODY, MESSAGE_METADATA
 from pipeline.spark_types import field_type
@@ -80,14 +80,14 @@ class BodyFormat:
         self._make_bodies: Callable[[pa.RecordBatch], list[bytes]] = self._write_objects
         if is_whole:
             if fields:
-                raise PipelineError(
+                raise SchemaError(
                     f"schema: column {fields[0].name!r}: with a column body, only"
                     f" {', '.join(special)} are allowed; remove body to publish columns as fields"
                 )
             _check_body(schema[BODY].dataType)
             self._make_bodies = _whole
         elif fields and message_type != "json":
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: the columns {', '.join(self._field_names)} can be published as messages"
                 f" of type json only, and the type is {message_type or 'unknown'}; convert them to"
                 " a column body, or end the option server with /amps/json"
@@ -110,12 +110,12 @@ class BodyFormat:
             default=0,
         )
         if shortest < 0:
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {self._header_columns['expiration']!r} is {shortest} in a row;"
                 " expected seconds, from 0"
             )
         if not all(headers.get("topic", [True])):
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {self._header_columns['topic']!r} is NULL or empty in a row;"
                 " expected the topic of the row"
             )
@@ -130,14 +130,14 @@ class BodyFormat:
 def _whole(batch: pa.RecordBatch) -> list[bytes]:
     column = batch.column(BODY)
     if column.null_count:
-        raise PipelineError("schema: column body is NULL in a row; filter such rows out")
+        raise SchemaError("schema: column body is NULL in a row; filter such rows out")
     bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
     return bodies
 
 
 def _check_body(kind: DataType) -> None:
     if not isinstance(kind, (StringType, BinaryType)):
-        raise PipelineError(
+        raise SchemaError(
             f"schema: column body is {kind.simpleString()}, expected string or binary"
         )
 
@@ -145,9 +145,9 @@ def _check_body(kind: DataType) -> None:
 def _check_header(header: str, column: str, kind: DataType) -> None:
     if header == "expiration":
         if kind.simpleString() not in _WHOLE_NUMBERS:
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {column!r} is {kind.simpleString()}, expected"
                 f" {LongType().simpleString()}: seconds"
             )
     elif not isinstance(kind, StringType):
-        raise PipelineError(f"schema: column {column!r} is {kind.simpleString()}, expected string")
+        raise SchemaError(f"schema: column {column!r} is {kind.simpleString()}, expected string")

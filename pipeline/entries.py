@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import OptionError, PipelineError, option_error
 from pipeline.files import FOLDER, read_state
 from pipeline.journal.columns import ENTRY_METADATA
 from pipeline.journal.log import snapshot
@@ -148,7 +148,7 @@ class EntrySource:
     def _export_frame(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
         for option, text in (("bookmark", self.bookmark), ("filter", self.filter)):
             if text:
-                raise PipelineError(
+                raise OptionError(
                     f"option {option}={text!r}: requires journals, and {self.path} is an export"
                 )
         state = read_state(self.path / FOLDER / "state.json")

@@ -1,4 +1,8 @@
-"""Errors of the pipeline, which name the option at fault."""
+"""Errors of the pipeline, which name the option at fault.
+
+The name of an error's class tells the kind of the fault. Spark shows it with the text, as it hands
+the errors of its Python processes over as texts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,31 @@ class PipelineError(Exception):
     """A failed read or write; the text names the option at fault and the reason."""
 
 
-class UnfitError(PipelineError):
+class OptionError(PipelineError):
+    """An option is unknown, missing, or has a value that cannot be used."""
+
+
+class SchemaError(PipelineError):
+    """The columns cannot be read from messages, or rows cannot be published."""
+
+
+class ServerUnreachableError(PipelineError):
+    """The server cannot be reached, or the connection was lost."""
+
+
+class NotPermittedError(PipelineError):
+    """The server refuses the user, or what the user has no permission for."""
+
+
+class DataLossError(PipelineError):
+    """The log does not have all messages that a stream has to read."""
+
+
+class JournalDamageError(PipelineError):
+    """A journal file is damaged, truncated or missing."""
+
+
+class UnfitError(SchemaError):
     """A message that does not fit the schema.
 
     Args:
@@ -44,12 +72,15 @@ def is_asked(name: str) -> bool:
     return name not in _OF_TABLES and not name.startswith(_REPEATED)
 
 
-def option_error(option: str, value: object, problem: str) -> PipelineError:
+def option_error(
+    option: str, value: object, problem: str, kind: type[PipelineError] = OptionError
+) -> PipelineError:
     """Return the error for an option.
 
     Args:
         option: the name.
         value: the given value.
         problem: the reason why it is not valid.
+        kind: the class of the error.
     """
-    return PipelineError(f"option {option}={str(value)!r}: {problem}")
+    return kind(f"option {option}={str(value)!r}: {problem}")

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from pipeline.arrow import column_of
 from pipeline.compiled_readers import FieldReader, plain_reader
-from pipeline.errors import PipelineError, UnfitError
+from pipeline.errors import PipelineError, SchemaError, UnfitError
 from pipeline.json_columns import DECODE_ERRORS, JsonReader
 from pipeline.packed_bodies import PackedBodies
 from pipeline.raw_value import NESTED, StructMembers, decoded, with_parts
@@ -80,7 +80,7 @@ def read_fields(
         if kind is not None:
             by_value = partial(ValueReader, kind=kind, module=module, timestamps=timestamps)
             return plain_reader(schema, kind, time_rule(module, timestamps), by_value)
-    raise PipelineError(
+    raise SchemaError(
         f"schema: the fields {', '.join(schema.names)} cannot be read from messages of type"
         f" {message_type or 'unknown'}; read the column body instead{advice}"
     )
@@ -234,12 +234,12 @@ class _Converter:
         """Return the function that builds a map, or an array with structs or maps."""
         name = ".".join(path)
         if not isinstance(self._kind, TreeDecoder):
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {name!r}: from messages of type {self._kind.name}, only single"
                 " values, arrays of them and structs with them can be read"
             )
         if _has_bytes(kind):
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {name!r}: bytes within maps and within arrays of structs cannot be"
                 " read; use string"
             )
@@ -292,7 +292,7 @@ class _Converter:
 
 
 def _unfit(column: str, problem: object, value: object) -> PipelineError:
-    return PipelineError(
+    return SchemaError(
         f"schema: a message does not fit: column {column!r}: {problem}; value: {value!r}"
     )
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pipeline.errors import PipelineError
+from pipeline.errors import OptionError, PipelineError
 from pipeline.rows import BODY, MESSAGE_METADATA
 from server.message_types.base import BodyError
 from server.message_types.pretty import TreeDecoder
@@ -80,7 +80,7 @@ def infer_schema(
         try:
             value = decode(body)
         except (msgspec.DecodeError, BodyError) as error:
-            raise PipelineError(
+            raise OptionError(
                 f"option sample: a message is not valid {message_type}: {error};"
                 f" message: {body[:200]!r}"
             ) from None
@@ -92,7 +92,7 @@ def infer_schema(
         )
     for name in inferred.names:
         if name == BODY or (name.startswith("_") and name[1:] in MESSAGE_METADATA):
-            raise PipelineError(
+            raise OptionError(
                 f"option sample: the messages have a field {name!r}, which is the name of a"
                 " metadata column; specify a schema without it with .schema()"
             )

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 from pipeline.native.json_write import Form, Source, Writer
 from pipeline.packed_bodies import PackedBodies
 
@@ -66,7 +66,7 @@ class JsonWriter:
         try:
             data, ends = self._writer.write(sources, batch.num_rows)
         except OverflowError as error:
-            raise PipelineError(f"schema: a row cannot be published: {error}") from None
+            raise SchemaError(f"schema: a row cannot be published: {error}") from None
         places = np.frombuffer(ends, np.int64)
         return PackedBodies(data, np.concatenate([np.zeros(1, np.int64), places])[:-1], places)
 
@@ -115,7 +115,7 @@ def _check_text(array: pa.Array, path: str) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        raise PipelineError(
+        raise SchemaError(
             f"schema: column {path!r} has a string that is not UTF-8, which JSON requires;"
             " decode it, or convert it to binary"
         ) from None
@@ -129,4 +129,4 @@ def _encoded(array: pa.Array, path: str) -> pa.Array:
             [None if value is None else _encode(value) for value in values], pa.binary()
         )
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise PipelineError(f"schema: column {path!r} cannot be published: {error}") from None
+        raise SchemaError(f"schema: column {path!r} cannot be published: {error}") from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 from server.message_types.base import BodyError
 
 NESTED: Final = frozenset({"bson", "msgpack"})
@@ -45,7 +45,7 @@ def decoded(tree: Callable[[bytes], Any], body: bytes) -> Any:
     try:
         return tree(body)
     except BodyError as error:
-        raise PipelineError(
+        raise SchemaError(
             f"schema: a message does not fit: {error}; message: {body[:_MAX_SHOWN_LENGTH]!r}"
         ) from None
 

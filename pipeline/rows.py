@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 from amperage.client import Message
 from pipeline.arrow import check_names, require_values
 from pipeline.compiled_readers import FieldReader
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 from pipeline.fields import READABLE, read_fields
 from pipeline.message_columns import MessageColumns
 from pipeline.packed_bodies import PackedBodies
@@ -120,7 +120,7 @@ class RowFormat:
         kinds = {**MESSAGE_METADATA, **_OF_RECORDS} if has_deletions else MESSAGE_METADATA
         known = {f"{prefix}{name}": name for name in kinds}
         if has_deletions and not {BODY, "command"}.issubset(schema.names):
-            raise PipelineError(
+            raise SchemaError(
                 "schema: with option commands='all', expected the columns body and command: the"
                 " body of a sow_delete is a list of keys"
             )
@@ -223,12 +223,12 @@ def _check_bodies(schema: StructType, known: dict[str, str]) -> None:
     body = schema[BODY].dataType
     if not isinstance(body, (StringType, BinaryType)):
         advice = ": parse_json(body) converts it to VARIANT" if body == VariantType() else ""
-        raise PipelineError(
+        raise SchemaError(
             f"schema: column body is {body.simpleString()}, expected string or binary{advice}"
         )
     for name in schema.names:
         if name != BODY and name not in known:
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {name!r}: with a column body, only {', '.join(known)} are allowed;"
                 " remove body to read the fields of the body as columns"
             )
@@ -236,7 +236,7 @@ def _check_bodies(schema: StructType, known: dict[str, str]) -> None:
 
 def _check_type(field: StructField, expected: DataType) -> None:
     if field.dataType != expected:
-        raise PipelineError(
+        raise SchemaError(
             f"schema: column {field.name!r} is {field.dataType.simpleString()},"
             f" expected {expected.simpleString()}"
         )

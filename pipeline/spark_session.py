@@ -17,6 +17,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from pipeline.error_reports import install_excepthook, log4j2_configuration
 from pipeline.formats import register_formats
 from pipeline.java import java_home
 from pipeline.scratch import scratch_directory
@@ -61,8 +62,11 @@ def settings(directory: Path) -> dict[str, str]:
 def _temporary_files(directory: Path) -> dict[str, str]:
     """Return settings that keep files of Java and its sockets out of the system's directory."""
     directory.joinpath("java-tmp").mkdir()
+    java_options = f'-Djava.io.tmpdir="{directory}/java-tmp"'
+    if not _has_log_configuration():
+        java_options += f' -Dlog4j2.configurationFile="{log4j2_configuration(directory)}"'
     return {
-        "spark.driver.defaultJavaOptions": f'-Djava.io.tmpdir="{directory}/java-tmp"',
+        "spark.driver.defaultJavaOptions": java_options,
         "spark.python.unix.domain.socket.dir": str(directory),
         "spark.python.unix.domain.socket.enabled": str(
             len(str(directory)) < _MAX_SOCKET_DIRECTORY_LENGTH
@@ -90,6 +94,7 @@ def start(
     if is_new:
         # Handlers run in reverse order: Spark closes its files before they are removed.
         atexit.register(_stop, spark)
+        install_excepthook()
     register_formats(spark)
     return spark
 
@@ -126,6 +131,12 @@ def _defaults(requested: Mapping[str, str]) -> dict[str, str]:
     if _GATEWAY not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {key: value for key, value in settings_to_apply.items() if key not in submitted}
+
+
+def _has_log_configuration() -> bool:
+    """Return whether Spark has a log configuration of the user."""
+    home = os.environ.get("SPARK_HOME", "")
+    return any(Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf").glob("log4j2.*"))
 
 
 def _submitted() -> dict[str, str]:

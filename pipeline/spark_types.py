@@ -36,7 +36,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 from pipeline.times import TimeRule, to_date, to_moment
 from server.expressions.numerals import numeral
 
@@ -131,7 +131,7 @@ def field_type(
         make = cast("Any", TypedDict)  # the type checker knows it with literal members only
         return make("Member", members, total=False) | None
     advice = "; Spark's parse_json(body) converts a message" if kind == VariantType() else ""
-    raise PipelineError(
+    raise SchemaError(
         f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}{advice}"
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import PipelineError, SchemaError, option_error
 from pipeline.times import TIMESTAMPS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Tolerance:
             return None
         kind = schema[name].dataType
         if not isinstance(kind, (StringType, BinaryType)):
-            raise PipelineError(
+            raise SchemaError(
                 f"schema: column {name!r} is {kind.simpleString()}, expected string or binary: it"
                 " is for messages that do not fit"
             )

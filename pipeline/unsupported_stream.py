@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
+from pipeline.error_reports import brief_errors
 from pipeline.errors import PipelineError
 
 
-class UnsupportedStreamReader(DataSourceStreamReader):
+@brief_errors
+class UnsupportedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream reader that raises an error.
 
     Args:
@@ -26,6 +29,10 @@ class UnsupportedStreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Raise the error, if a query is new."""
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Raise the error, if a query has this trigger."""
         self._refuse()
 
     def latestOffset(self, *_: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name

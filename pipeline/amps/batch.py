@@ -18,6 +18,7 @@ from amperage.client.blocks import MessageBlock
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
+from pipeline.error_reports import brief_errors
 from pipeline.message_columns import gathered
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
@@ -41,6 +42,7 @@ class AmpsPartition(InputPartition):
         self.filter = filter_
 
 
+@brief_errors
 class AmpsReader(DataSourceReader):
     """Reads the records of a topic.
 

@@ -28,7 +28,14 @@ from amperage.client.block_client import BlockClient
 from amperage.client.blocking_commands import BlockingCommands
 from amperage.wire.header import Header
 from pipeline.amps.options import AmpsOptions
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import (
+    DataLossError,
+    NotPermittedError,
+    OptionError,
+    PipelineError,
+    ServerUnreachableError,
+    option_error,
+)
 
 _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (AuthenticationError, "server"),
@@ -54,6 +61,11 @@ _BY_REASON: Final = {
 
 UNREACHABLE_ERRORS: Final = (ConnectError, ConnectionLostError, TimedOutError)
 """Errors that a client raises when the server is unreachable or the connection is lost."""
+
+_KINDS: Final[tuple[tuple[tuple[type[ClientError], ...], type[PipelineError]], ...]] = (
+    (UNREACHABLE_ERRORS, ServerUnreachableError),
+    ((AuthenticationError, LogonError, NotEntitledError), NotPermittedError),
+)
 
 _RETRY_INTERVAL_S: Final = 0.2
 """Seconds between two attempts to reach a server."""
@@ -224,7 +236,8 @@ def explained(options: AmpsOptions, error: ClientError, place: str | None = None
         option = _BY_REASON.get(error.reason, option)
     if option is None:
         return PipelineError(f"server {options.server}: {error}")
-    return option_error(option, getattr(options, option), str(error))
+    kind = next((kind for of, kind in _KINDS if isinstance(error, of)), OptionError)
+    return option_error(option, getattr(options, option), str(error), kind)
 
 
 def data_loss(options: AmpsOptions, place: str, lost: str = "") -> PipelineError:
@@ -243,11 +256,10 @@ def data_loss(options: AmpsOptions, place: str, lost: str = "") -> PipelineError
     else:
         what = (
             f"the transaction log does not contain {place}, the position of this stream: journal"
-            " files have been removed since, or this is another server; messages of"
-            f" {options.read_topic!r} between this position and the first entry of the log may be"
-            " missing"
+            " files have been removed since, the log was restored from a backup or begun anew, or"
+            f" this is another server; messages of {options.read_topic!r} may be missing"
         )
-    return PipelineError(
-        f"{what}; restore the journals, or set the option fail_on_data_loss=false to continue"
-        " without the missing messages"
+    return DataLossError(
+        f"{what}; restore the journals, begin with a new checkpoint, or set the option"
+        " fail_on_data_loss=false to continue without the missing messages"
     )

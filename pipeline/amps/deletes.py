@@ -11,7 +11,7 @@ from pipeline.amps.connection import convert_client_errors, log_on, new_client
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.sink import LOGON_OPTIONS, TaskIdentity, TaskSink
 from pipeline.bodies import OutgoingMessages
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 
 _MAX_COMMAND_KEYS: Final = 500
 
@@ -93,7 +93,7 @@ class Deleter(TaskSink):
             self._sequence += last - first
             batch_keys = None if keys is None else keys[first:last]
             if batch_keys is not None and None in batch_keys:
-                raise PipelineError("schema: column sow_key is NULL in a row; filter such rows out")
+                raise SchemaError("schema: column sow_key is NULL in a row; filter such rows out")
             yield _Deletion(topic, batch_keys, outgoing.bodies[first], self._sequence)
 
     def _send_held(self, *, persisted: bool) -> None:

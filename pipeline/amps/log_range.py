@@ -17,6 +17,7 @@ from pipeline.amps.log_measure import measure
 from pipeline.amps.offsets import MessageRange
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.ranges import AmpsRange, RangeReader
+from pipeline.error_reports import brief_errors
 from pipeline.errors import PipelineError, option_error
 
 _OF_RECORDS = {"orderby": None, "top_n": None, "partition_by": "key"}
@@ -28,6 +29,7 @@ def is_range(bookmark: str | None) -> bool:
     return bookmark is not None and bookmark.strip().startswith(("[", "("))
 
 
+@brief_errors
 class LogRangeReader(DataSourceReader):
     """Reads the messages of a part of the log.
 

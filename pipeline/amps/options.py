@@ -13,8 +13,9 @@ from amperage.client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
 from pipeline.amps.login import ConnectionLogin
 from pipeline.amps.uri import several
-from pipeline.errors import INSTEAD_OF_TABLES, PipelineError, is_asked, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, OptionError, is_asked, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
+from pipeline.kafka_names import with_own_names
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
 AccessMode: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
@@ -148,7 +149,7 @@ def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsO
         PipelineError: an option is unknown, missing, or has an invalid value.
     """
     values: dict[str, Any] = {}
-    for name, text in options_by_name.items():
+    for name, text in with_own_names(options_by_name).items():
         if not is_asked(name):
             continue
         if name in _OF_SINKS and _WRITES.issuperset(uses):
@@ -158,23 +159,23 @@ def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsO
             continue
         reader = _OPTIONS.get(name)
         if reader is None:
-            raise PipelineError(f"option {name}: unknown; {_suggestion(name, uses)}")
+            raise OptionError(f"option {name}: unknown; {_suggestion(name, uses)}")
         its_uses, convert = reader
         if its_uses.isdisjoint(uses):
             known = ", ".join(sorted(its_uses))
-            raise PipelineError(f"option {name}: it is for {known}, and this is {uses[0]}")
+            raise OptionError(f"option {name}: it is for {known}, and this is {uses[0]}")
         values[_FIELDS.get(name, name)] = convert(name, text)
     values["tolerance"] = read_tolerance(options_by_name)
     for name in tolerance.NAMES:
         values.pop(name, None)
     login: dict[str, str] = {name: values.pop(name) for name in _LOGIN if name in values}
     if "servers" not in values:
-        raise PipelineError(
+        raise OptionError(
             "option server: missing; expected a URI such as tcp://localhost:9007/amps/json (Spark"
             f" does not pass options of a table to sources in Python: {INSTEAD_OF_TABLES})"
         )
     if _READS.issuperset(uses) and not values.get("topic"):
-        raise PipelineError("option topic: missing; expected a topic or a regular expression")
+        raise OptionError("option topic: missing; expected a topic or a regular expression")
     servers = _as(values["servers"], login.pop("user", None), login.pop("password", None), login)
     values["servers"], values["login"] = servers, _login(login, servers)
     options = AmpsOptions(**values)
@@ -243,7 +244,7 @@ def _as(
     elsewhere = [name for name in ("password_file", "password_env") if name in others]
     password_options = elsewhere if password is None else ["password", *elsewhere]
     if len(password_options) > 1:
-        raise PipelineError(f"options {' and '.join(password_options)}: expected one of them")
+        raise OptionError(f"options {' and '.join(password_options)}: expected one of them")
     if user is not None:
         servers = tuple(replace(server, user=user) for server in servers)
     if password is not None:
@@ -264,7 +265,7 @@ def _login(options_by_name: Mapping[str, str], servers: Sequence[ServerUri]) -> 
         login = ConnectionLogin(**options_by_name).with_current_password()
         login.ssl_context()
     except ClientError as error:
-        raise PipelineError(f"options {', '.join(options_by_name)}: {error}") from None
+        raise OptionError(f"options {', '.join(options_by_name)}: {error}") from None
     return login
 
 
@@ -284,7 +285,7 @@ def _uris(name: str, text: str) -> tuple[ServerUri, ...]:
     try:
         uris = tuple(map(parse_uri, several(text)))
     except ClientError as error:
-        raise PipelineError(f"option {name}: {error}") from None
+        raise OptionError(f"option {name}: {error}") from None
     if len({uri.message_type for uri in uris}) > 1:
         shown = ",".join(map(str, uris))
         raise option_error(name, shown, "expected the same message type for all servers")

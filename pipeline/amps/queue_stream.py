@@ -31,6 +31,7 @@ from pipeline.amps.connection import connected
 from pipeline.amps.consumer import QueueConsumer, reread_message
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
+from pipeline.error_reports import brief_errors
 from pipeline.errors import PipelineError, option_error
 from pipeline.rows import RowFormat
 from pipeline.workers import freeze_objects
@@ -55,6 +56,7 @@ class QueuePartition(InputPartition):
         self.rows = rows
 
 
+@brief_errors
 class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Consumes a queue.
 

@@ -10,12 +10,12 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from amperage.client import NOW, Client, CommandError
-from pipeline.amps.connection import NOT_FOUND, connected
+from pipeline.amps.connection import NOT_FOUND, connected, data_loss
 from pipeline.amps.offsets import MessageRange, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import read_log_blocks, replayed
 from pipeline.amps.selection import command_options
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import DataLossError, option_error
 from pipeline.message_columns import MessageColumns, gathered
 from pipeline.rows import RowFormat
 from pipeline.workers import freeze_objects
@@ -97,10 +97,13 @@ class RangeReader:
     def _read_columns(self, range_: MessageRange) -> Iterator[MessageColumns]:
         options = self._options
         with connected(options, "read", patient=True, place=range_.begin) as client:
-            if not (options.fail_on_data_loss or _has(client, options, range_.end)):
+            is_compared = options.fail_on_data_loss and range_.digest is not None
+            if not (is_compared or _has(client, options, range_.end)):
+                if options.fail_on_data_loss:
+                    raise data_loss(options, range_.end)
                 return
             span, top_n = range_.span, None
-            if options.fail_on_data_loss and range_.digest is not None:
+            if is_compared:
                 # At another server, the last of these messages may have another place.
                 span, top_n = f"[{range_.begin}:{NOW}]", range_.rows
             blocks = read_log_blocks(
@@ -121,14 +124,14 @@ def _check(range_: MessageRange, count: int, bookmarks: Sequence[str]) -> None:
         PipelineError: it has not.
     """
     if count != range_.rows:
-        raise PipelineError(
+        raise DataLossError(
             f"the transaction log has {count} of the {range_.rows} messages of"
             f" {range_.span}: journal files have been removed or are damaged, or the options"
             " topic or filter have changed since the checkpoint; set the option"
             " fail_on_data_loss=false to continue with the messages that remain"
         )
     if range_.digest not in (None, digest_of(bookmarks)):
-        raise PipelineError(
+        raise DataLossError(
             f"this instance has other messages after the first of {range_.span} than the instance"
             " where this micro-batch began: several publishers were connected to different"
             " instances. Repeat it where it began (the first reachable one of the option server is"

@@ -16,12 +16,14 @@ from pipeline.amps.queue_stream import AmpsQueueStreamReader
 from pipeline.amps.replay import replayed
 from pipeline.amps.stream import AmpsStreamReader
 from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
+from pipeline.error_reports import brief_errors
 from pipeline.errors import PipelineError, option_error
 from pipeline.inference import TYPED_MODULES, decoder, infer_schema
 from pipeline.rows import default_schema
 from pipeline.unsupported_stream import stream_reader
 
 
+@brief_errors
 class AmpsDataSource(DataSource):
     """Topics of a server."""
 

@@ -26,9 +26,11 @@ from pipeline.amps.limits import default_limit, limits_of
 from pipeline.amps.offsets import LogOffset, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.ranges import AmpsRange, RangeReader
+from pipeline.error_reports import brief_errors
 from pipeline.errors import option_error
 
 
+@brief_errors
 class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a topic, or those that match a regular expression, from the transaction log.
 

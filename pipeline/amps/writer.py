@@ -49,7 +49,8 @@ from pipeline.amps.sink import (
     TaskSink,
 )
 from pipeline.bodies import BodyFormat, OutgoingMessages
-from pipeline.errors import PipelineError, option_error
+from pipeline.error_reports import brief_errors
+from pipeline.errors import PipelineError, SchemaError, option_error
 from pipeline.workers import freeze_objects
 
 _QUERY: Final = "sql.streaming.queryId"
@@ -70,6 +71,7 @@ class WriteReport(WriterCommitMessage):
     refusals: Sequence[RefusedMessage]
 
 
+@brief_errors
 class AmpsWriter(DataSourceArrowWriter):
     """Publishes or deletes the rows of a DataFrame.
 
@@ -102,6 +104,7 @@ class AmpsWriter(DataSourceArrowWriter):
         raise_refusals(self._options, messages)
 
 
+@brief_errors
 class AmpsStreamWriter(DataSourceStreamArrowWriter):
     """Publishes or deletes the rows of a stream.
 
@@ -158,9 +161,7 @@ def check(options: AmpsOptions, schema: StructType) -> None:
             "topic", options.topic, "there is a column topic as well; use one of them"
         )
     if not rows.has_bodies and not (options.command == "sow_delete" and "sow_key" in rows.headers):
-        raise PipelineError(
-            "schema: expected a column body, or columns that are fields of messages"
-        )
+        raise SchemaError("schema: expected a column body, or columns that are fields of messages")
 
 
 def send(

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.errors import JournalDamageError
 from pipeline.journal.log import open_journal
 from pipeline.journal.partitions import JournalBlock, JournalNames, JournalPartition, RecordArray
 from server.storage.journal.format.checksum import damaged
@@ -172,10 +172,10 @@ class _BlockReader:
     def _entry_number(self, record: np.void) -> int:
         return int(record["txid"]) - self._partition.first_txid
 
-    def _damage_error(self, number: int, cause: str) -> PipelineError:
+    def _damage_error(self, number: int, cause: str) -> JournalDamageError:
         partition = self._partition
         record_start = partition.size - RECORD_SIZE * (number + 1)
-        return PipelineError(
+        return JournalDamageError(
             f"{partition.path}: entry {partition.first_txid + number} (number {number} of the file,"
             f" record at byte {record_start}): {cause}; set the option damaged=skip to skip such"
             " entries"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.errors import OptionError
 from pipeline.journal.partitions import JournalBlock
 from pipeline.packed_bodies import PackedBodies
 from server.expressions import parse, paths
@@ -65,7 +65,7 @@ class JournalContentFilter:
                 message_type = self._types(kind)
                 extract = bulk_extractor(message_type, self._paths)
             except MessageTypeError as problem:
-                raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
+                raise OptionError(f"option filter: message type {kind}: {problem}") from problem
             reader = extract, compile_filter(with_inferred_types(self._expr, message_type))
             self._readers[kind] = reader
         return reader

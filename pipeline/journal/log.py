@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import JournalDamageError, PipelineError, option_error
 from pipeline.journal.tail import entries_written
 from server.storage.journal.clock_steps import ClockSteps, unpack_steps
 from server.storage.journal.files import (
@@ -134,7 +134,7 @@ def open_journal(path: Path, archive: Path | None) -> ByteSource:
             continue
         except OSError as problem:
             raise _no_file(place, problem) from problem
-    raise PipelineError(f"{path}: the journal file was removed after the query was planned")
+    raise JournalDamageError(f"{path}: the journal file was removed after the query was planned")
 
 
 def inflated(path: Path) -> ByteSource:
@@ -151,11 +151,11 @@ def inflated(path: Path) -> ByteSource:
             try:
                 plain.write(decompressor.decompress(chunk))
             except zlib.error as problem:
-                raise PipelineError(
+                raise JournalDamageError(
                     f"{path}: damaged near byte {file.tell() - len(chunk)}: {problem}"
                 ) from problem
         if not decompressor.eof:
-            raise PipelineError(f"{path}: truncated: it ends at byte {file.tell()}")
+            raise JournalDamageError(f"{path}: truncated: it ends at byte {file.tell()}")
         plain.flush()
         return FileSource(Path(plain.name))
 
@@ -201,7 +201,7 @@ def _check_beginning(paths: Iterable[Path], files: Sequence[JournalFile | None])
     in_use = [place for place, file in enumerate(files) if file is not None]
     for place, (path, file) in enumerate(zip(paths, files, strict=True)):
         if file is None and in_use and place < in_use[0]:
-            raise PipelineError(
+            raise JournalDamageError(
                 f"{path}: it is empty, and later journal files are not: its entries are lost;"
                 " restore it, or remove the file to read the later ones"
             )
@@ -210,7 +210,7 @@ def _check_beginning(paths: Iterable[Path], files: Sequence[JournalFile | None])
 def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
     for before, after in pairwise(files):
         if before.number + 1 != after.number or before.end_txid != after.first_txid:
-            raise PipelineError(
+            raise JournalDamageError(
                 f"{directory}: the transaction log has a gap: {before.path.name} ends before entry "
                 f"{before.end_txid}, and {after.path.name} begins with {after.first_txid}; restore"
                 " the missing files, or give the directory of archived journals (option archive)"
@@ -232,13 +232,13 @@ def _describe(path: Path, sealed: SealedFiles) -> JournalFile | None:
         if not isinstance(problem, JournalVersionError):
             header = salvage_header(source, _number_of(path), "")
         if header is None:
-            raise PipelineError(f"{path}: {problem}") from problem
+            raise JournalDamageError(f"{path}: {problem}") from problem
     if header is None and path.suffix == ".gz":
-        raise PipelineError(f"{path}: damaged: it does not begin as a compressed journal file")
+        raise JournalDamageError(f"{path}: damaged: it does not begin as a compressed journal file")
     if header is None:
         return None
     if path.suffix != ".gz" and stat.st_size != header.size:
-        raise PipelineError(
+        raise JournalDamageError(
             f"{path}: truncated: it has {stat.st_size} bytes, expected {header.size}"
         )
     is_sealed = seal is not None

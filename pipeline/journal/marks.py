@@ -11,7 +11,7 @@ from typing import Final
 
 from xxhash import xxh3_64_hexdigest
 
-from pipeline.errors import PipelineError
+from pipeline.errors import DataLossError
 from pipeline.journal.log import JournalSnapshot, open_journal
 from server.storage.journal.format.layout import (
     BODY_CRC,
@@ -78,12 +78,12 @@ def check_place(
     last = max(file.end_txid or 0 for file in log.files) - 1
     where = f"{log.files[-1].path.parent}: the journals of {log.instance}"
     if reached > last:
-        raise PipelineError(
+        raise DataLossError(
             f"{where} end at entry {last}, and {job} has reached {reached}: they belong to another"
             f" log, or this one was restored from a backup; {advice}"
         )
     if not has(log, reached, mark, archive):
-        raise PipelineError(
+        raise DataLossError(
             f"{where} have another entry {reached} than {job}: the log was restored from a"
             f" backup; {advice}"
         )

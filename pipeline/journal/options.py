@@ -12,9 +12,10 @@ from pyspark.sql.datasource import Filter
 
 from config_schema.units import UnitError, parse_size
 from pipeline import tolerance
-from pipeline.errors import INSTEAD_OF_TABLES, PipelineError, is_asked, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, OptionError, is_asked, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.journal.columns import COMMANDS
+from pipeline.kafka_names import with_own_names
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 from server.expressions import ExpressionError, parse
 from server.expressions.topic_names import TopicError, select_topics
@@ -86,14 +87,14 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     Raises:
         PipelineError: an option is unknown, missing or invalid; the text names it.
     """
-    options_by_name = {name.lower(): value for name, value in options.items()}
+    options_by_name = with_own_names({name.lower(): text for name, text in options.items()})
     refuse_pushdown(options_by_name.pop(PUSHDOWN, "false"))
     for name in filter(is_asked, options_by_name.keys() - _KNOWN):
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise PipelineError(f"option {name}: unknown{hint}")
+        raise OptionError(f"option {name}: unknown{hint}")
     if not options_by_name.get("path"):
-        raise PipelineError(
+        raise OptionError(
             "option path: missing; expected load(DIRECTORY) (Spark does not pass options of a table"
             f" to sources in Python: {INSTEAD_OF_TABLES})"
         )

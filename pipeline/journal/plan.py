@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import JournalDamageError, option_error
 from pipeline.journal.columns import COMMANDS
 from pipeline.journal.log import JournalSnapshot, open_journal, snapshot
 from pipeline.journal.options import JournalOptions
@@ -197,7 +197,7 @@ def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) ->
     if not options.skips_damaged:
         used = set(np.unique(columns(source, start, stop)["topic"]).tolist())
         if not used <= names.topics.keys():
-            raise PipelineError(
+            raise JournalDamageError(
                 f"{file.path}: damaged: entries that define topics cannot be read, and no message"
                 " of these topics without them (the option damaged=skip skips these messages)"
             )

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from pipeline.arrow import check_names
-from pipeline.errors import PipelineError
+from pipeline.errors import SchemaError
 from pipeline.journal.columns import ENTRY_METADATA
 from pipeline.journal.predicates import ColumnPredicate, accept, without_implied
 from pipeline.rows import BODY, TEXT_TYPES
@@ -70,7 +70,7 @@ class JournalSchema:
             _check(schema[BODY], StringType(), BinaryType())
             for field in rest:
                 if field.name != BODY:
-                    raise PipelineError(
+                    raise SchemaError(
                         f"schema: column {field.name!r}: with a column body, only"
                         f" {', '.join(known)} are allowed; remove body to read the fields of"
                         " messages as columns"
@@ -97,6 +97,6 @@ class JournalSchema:
 def _check(field: StructField, *expected: DataType) -> None:
     if field.dataType not in expected:
         names = " or ".join(kind.simpleString() for kind in expected)
-        raise PipelineError(
+        raise SchemaError(
             f"schema: column {field.name!r} is {field.dataType.simpleString()}, expected {names}"
         )

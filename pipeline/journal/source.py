@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pipeline.error_reports import brief_errors
 from pipeline.journal.options import JournalOptions, read_options
 from pipeline.journal.partitions import JournalPartition
 from pipeline.journal.plan import message_types, plan
@@ -22,6 +23,7 @@ from pipeline.journal.stream import AmpsJournalStreamReader
 from pipeline.unsupported_stream import stream_reader
 
 
+@brief_errors
 class AmpsJournalDataSource(DataSource):
     """Journals as a DataFrame."""
 
@@ -50,6 +52,7 @@ class AmpsJournalDataSource(DataSource):
         return AmpsJournalStreamReader(options, JournalSchema(schema, options.tolerance))
 
 
+@brief_errors
 class AmpsJournalReader(DataSourceReader):
     """Reads journals for one query.
 

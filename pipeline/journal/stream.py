@@ -20,7 +20,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.errors import PipelineError, option_error
+from pipeline.error_reports import brief_errors
+from pipeline.errors import DataLossError, option_error
 from pipeline.journal.log import JournalSnapshot, SealedFiles, snapshot
 from pipeline.journal.marks import UNKNOWN, entry_mark, has
 from pipeline.journal.options import JournalOptions
@@ -34,6 +35,7 @@ JournalOffset: TypeAlias = dict[str, Any]
 """By instance, the txid of an entry and its mark, or the txid alone."""
 
 
+@brief_errors
 class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows journals for one query.
 
@@ -141,7 +143,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         else:
             return read
         if self._options.fail_on_data_loss:
-            raise PipelineError(
+            raise DataLossError(
                 f"{self._options.path}: the journals of {log.instance} {problem}: the log was"
                 " created anew, or restored from a backup; use another checkpoint, or read all of"
                 " it with the option fail_on_data_loss=false"
@@ -171,7 +173,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             and has(log, last, mark, self._options.archive)
         )
         if not is_whole and self._options.fail_on_data_loss:
-            raise PipelineError(
+            raise DataLossError(
                 f"{self._options.path}: the journals of {log.instance} do not have all entries "
                 f"from {after + 1} to {last}, but those from {before_first + 1} to {last_txid}; "
                 "give the directory of archived journals (option archive), or set the option"

@@ -76,6 +76,16 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
             GOOD | {"write_id": "n", "write_version": "1", "exactly_once": "false"},
             "option write_id='n': it requires exactly_once",
         ),
+        (
+            "readStream",
+            GOOD | {"failondataloss": "no"},
+            "option fail_on_data_loss='no': expected true or false",
+        ),
+        (
+            "readStream",
+            GOOD | {"failondataloss": "true", "fail_on_data_loss": "true"},
+            "options failOnDataLoss and fail_on_data_loss: expected one of them",
+        ),
         ("writeStream", GOOD | {"write_id": "n"}, "option write_id: it is for write, and this is"),
         (
             "read",
