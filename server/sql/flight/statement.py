@@ -20,7 +20,8 @@ from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
-from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.query.statement import Statement, StatementKind
+from server.sql.query.statement_parser import parse
 from server.sql.result_columns import ResultChangedError
 from server.sql.statement_executor import is_query, is_setting
 

@@ -1,6 +1,6 @@
 """SQL text to results: parse, push down, scan, execute with DuckDB.
 
-    text -> statement.parse            statements: classified, with the tables that they read
+    text -> statement_parser.parse     statements: classified, with the tables that they read
          -> pushdown.plan_scans        one ScanRequest per table: columns, filter, limit
          -> TableSource.scan           one consistent snapshot of all tables, in Arrow
          -> execution                  DuckDB over these tables: record batches

@@ -66,7 +66,8 @@ from server.sql.query.scan_only_plan import (
     size_of_texts,
 )
 from server.sql.query.session import SqlSession
-from server.sql.query.statement import Statement, StatementKind, parse
+from server.sql.query.statement import Statement, StatementKind
+from server.sql.query.statement_parser import parse
 from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table, TableSource
 from server.util.memory_limit import available_memory_bytes
 

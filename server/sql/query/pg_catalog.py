@@ -13,22 +13,32 @@ Source: PostgreSQL documentation, System Catalogs, and The Information Schema.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from server.sql.query import pg_types
+from server.sql.query.information_schema import InformationSchema
 from server.sql.query.names import Relation, quote
 from server.sql.query.pg_relations import (
     COLUMN_OIDS,
     INFORMATION_SCHEMA,
     LISTED,
     PG_CATALOG,
+    RELKINDS,
     WELL_KNOWN_OIDS,
+    arrow_table,
     columns_of,
     system_oid,
+    tables_of_kind,
 )
 from server.sql.query.session import SqlSession
-from server.sql.query.tables import AMPS_SCHEMA, SEARCH_PATH, SqlType, Table, TableKind
+from server.sql.query.session_relations import (
+    DATABASE_OID,
+    OWNER_OID,
+    session_activity,
+    session_settings,
+)
+from server.sql.query.tables import AMPS_SCHEMA, SEARCH_PATH, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,13 +50,8 @@ _LAST_OID: Final = 2**31 - 1
 
 PG_CATALOG_OID: Final = 11
 INFORMATION_SCHEMA_OID: Final = 13000
-OWNER_OID: Final = 10
-_DATABASE_OID: Final = 5
 _HEAP_OID: Final = 2
 _BTREE_OID: Final = 403
-
-_RELKINDS: Final = {TableKind.VIEW: "v", TableKind.CONFLATED: "m"}
-"""`pg_class.relkind` of kinds other than tables: view, and materialized view."""
 
 
 class PgCatalog:
@@ -122,18 +127,24 @@ class PgCatalog:
         data = self._data.get((schema, name))
         if data is None:
             if name == "pg_settings":
-                data = _arrow(columns, _settings(session))
+                data = arrow_table(columns, session_settings(session))
             elif name == "pg_stat_activity":
-                data = _arrow(columns, _activity(session))
+                data = arrow_table(columns, session_activity(session))
             else:
-                rows = getattr(self, f"_{schema}_{name}", None)
-                data = _arrow(columns, rows() if rows is not None else ())
+                data = arrow_table(columns, self._rows(schema, name))
                 self._data[schema, name] = data
         described = [
             (column, COLUMN_OIDS[kind], pg_types.CHAR_ENUM if kind == "c" else None)
             for column, kind in columns
         ]
         return Relation(schema, name, described, data=data)
+
+    def _rows(self, schema: str, name: str) -> Iterable[dict[str, Any]]:
+        """Return the rows of a relation that does not depend on the session."""
+        if schema == "information_schema":
+            return InformationSchema(self._tables, self._schemas, self._session).rows(name)
+        rows = getattr(self, f"_pg_catalog_{name}", None)
+        return () if rows is None else rows()
 
     # ---- pg_catalog
 
@@ -173,7 +184,7 @@ class PgCatalog:
         }
         for table in self._tables:
             schema = self._oids["schema", table.schema]
-            kind = _RELKINDS.get(table.kind, "r")
+            kind = RELKINDS.get(table.kind, "r")
             yield {
                 **common,
                 "oid": self._oids["table", table.schema, table.name],
@@ -291,7 +302,7 @@ class PgCatalog:
 
     def _pg_catalog_pg_database(self) -> Iterator[dict[str, Any]]:
         yield {
-            "oid": _DATABASE_OID,
+            "oid": DATABASE_OID,
             "datname": self._session.database,
             "datdba": OWNER_OID,
             "encoding": 6,
@@ -488,11 +499,8 @@ class PgCatalog:
             "lanvalidator": 0,
         }
 
-    def _of_kind(self, *kinds: str) -> Iterable[Table]:
-        return (table for table in self._tables if _RELKINDS.get(table.kind, "r") in kinds)
-
     def _pg_catalog_pg_tables(self) -> Iterator[dict[str, Any]]:
-        for table in self._of_kind("r"):
+        for table in tables_of_kind(self._tables, "r"):
             yield {
                 "schemaname": table.schema,
                 "tablename": table.name,
@@ -504,7 +512,7 @@ class PgCatalog:
             }
 
     def _pg_catalog_pg_views(self) -> Iterator[dict[str, Any]]:
-        for table in self._of_kind("v"):
+        for table in tables_of_kind(self._tables, "v"):
             yield {
                 "schemaname": table.schema,
                 "viewname": table.name,
@@ -512,7 +520,7 @@ class PgCatalog:
             }
 
     def _pg_catalog_pg_matviews(self) -> Iterator[dict[str, Any]]:
-        for table in self._of_kind("m"):
+        for table in tables_of_kind(self._tables, "m"):
             yield {
                 "schemaname": table.schema,
                 "matviewname": table.name,
@@ -530,177 +538,6 @@ class PgCatalog:
                     "indexname": f"{table.name}_pkey",
                     "indexdef": _index_definition(table),
                 }
-
-    # ---- information_schema
-
-    def _table_names(self, table: Table) -> dict[str, Any]:
-        return {
-            "table_catalog": self._session.database,
-            "table_schema": table.schema,
-            "table_name": table.name,
-        }
-
-    def _constraint_names(self, table: Table) -> dict[str, Any]:
-        return {
-            "constraint_catalog": self._session.database,
-            "constraint_schema": table.schema,
-            "constraint_name": f"{table.name}_pkey",
-        }
-
-    def _information_schema_tables(self) -> Iterator[dict[str, Any]]:
-        for table in self._of_kind("r", "v"):
-            is_view = table.kind is TableKind.VIEW
-            yield {
-                **self._table_names(table),
-                "table_type": "VIEW" if is_view else "BASE TABLE",
-                "is_insertable_into": "NO",
-                "is_typed": "NO",
-            }
-        for table in self._of_kind("m"):  # PostgreSQL omits them; tools would not find them
-            yield {
-                **self._table_names(table),
-                "table_type": "VIEW",
-                "is_insertable_into": "NO",
-                "is_typed": "NO",
-            }
-        for schema, names in (
-            ("pg_catalog", LISTED),
-            ("information_schema", INFORMATION_SCHEMA),
-        ):
-            for name in names:
-                is_view = schema == "information_schema" or name not in WELL_KNOWN_OIDS
-                yield {
-                    "table_catalog": self._session.database,
-                    "table_schema": schema,
-                    "table_name": name,
-                    "is_insertable_into": "NO",
-                    "is_typed": "NO",
-                    "table_type": "VIEW" if is_view else "BASE TABLE",
-                }
-
-    def _information_schema_columns(self) -> Iterator[dict[str, Any]]:
-        database = self._session.database
-        for table in self._tables:
-            for number, column in enumerate(table.columns, 1):
-                numeric = _NUMERIC_PRECISION.get(column.type, (None, None, None))
-                yield {
-                    **self._table_names(table),
-                    "column_name": column.name,
-                    "ordinal_position": number,
-                    "is_nullable": "NO" if column.name in table.key else "YES",
-                    "data_type": column.type.sql_name,
-                    "numeric_precision": numeric[0],
-                    "numeric_precision_radix": numeric[1],
-                    "numeric_scale": numeric[2],
-                    "datetime_precision": 6 if column.type is SqlType.TIMESTAMPTZ else None,
-                    "udt_catalog": database,
-                    "udt_schema": "pg_catalog",
-                    "udt_name": pg_types.BY_OID[column.type.oid].name,
-                    "dtd_identifier": str(number),
-                    "is_self_referencing": "NO",
-                    "is_identity": "NO",
-                    "is_generated": "NEVER",
-                    "is_updatable": "NO",
-                }
-
-    def _information_schema_schemata(self) -> Iterator[dict[str, Any]]:
-        for name in ("pg_catalog", "information_schema", *self._schemas):
-            yield {
-                "catalog_name": self._session.database,
-                "schema_name": name,
-                "schema_owner": self._session.user,
-            }
-
-    def _information_schema_key_column_usage(self) -> Iterator[dict[str, Any]]:
-        for table in self._tables:
-            for number, name in enumerate(table.key, 1):
-                yield {
-                    **self._constraint_names(table),
-                    **self._table_names(table),
-                    "column_name": name,
-                    "ordinal_position": number,
-                }
-
-    def _information_schema_constraint_column_usage(self) -> Iterator[dict[str, Any]]:
-        return self._information_schema_key_column_usage()
-
-    def _information_schema_table_constraints(self) -> Iterator[dict[str, Any]]:
-        for table in self._tables:
-            if table.key:
-                yield {
-                    **self._constraint_names(table),
-                    **self._table_names(table),
-                    "constraint_type": "PRIMARY KEY",
-                    "is_deferrable": "NO",
-                    "initially_deferred": "NO",
-                    "enforced": "YES",
-                }
-
-    def _information_schema_views(self) -> Iterator[dict[str, Any]]:
-        for table in self._of_kind("v", "m"):
-            yield {
-                **self._table_names(table),
-                "check_option": "NONE",
-                "is_updatable": "NO",
-                "is_insertable_into": "NO",
-            }
-
-    def _information_schema_table_privileges(self) -> Iterator[dict[str, Any]]:
-        for table in self._tables:
-            for privilege in table.privileges:
-                yield {
-                    **self._table_names(table),
-                    "grantor": self._session.user,
-                    "grantee": self._session.user,
-                    "privilege_type": privilege,
-                    "is_grantable": "NO",
-                    "with_hierarchy": "YES" if privilege == "SELECT" else "NO",
-                }
-
-    def _information_schema_role_table_grants(self) -> Iterator[dict[str, Any]]:
-        return self._information_schema_table_privileges()
-
-    def _information_schema_information_schema_catalog_name(self) -> Iterator[dict[str, Any]]:
-        yield {"catalog_name": self._session.database}
-
-    def _information_schema_enabled_roles(self) -> Iterator[dict[str, Any]]:
-        yield {"role_name": self._session.user}
-
-
-def _settings(session: SqlSession) -> Iterator[dict[str, Any]]:
-    for name, value, description in session.settings():
-        yield {
-            "name": name,
-            "setting": value,
-            "short_desc": description,
-            "context": "user",
-            "category": "Client",
-            "vartype": "string",
-            "source": "default",
-            "boot_val": value,
-            "reset_val": value,
-            "pending_restart": False,
-        }
-
-
-def _activity(session: SqlSession) -> Iterator[dict[str, Any]]:
-    yield {
-        "datid": _DATABASE_OID,
-        "datname": session.database,
-        "pid": session.process_id,
-        "usesysid": OWNER_OID,
-        "usename": session.user,
-        "state": "active",
-        "application_name": session.setting("application_name"),
-        "backend_type": "client backend",
-    }
-
-
-_NUMERIC_PRECISION: Final = {
-    SqlType.BIGINT: (64, 2, 0),
-    SqlType.DOUBLE: (53, 2, None),
-    SqlType.NUMERIC: (38, 10, 9),
-}
 
 
 def _index_definition(table: Table) -> str:
@@ -739,32 +576,3 @@ def _attribute(
         "attstattarget": -1,
         "attcollation": 100 if kind and kind.category == "S" else 0,
     }
-
-
-def _arrow(columns: list[tuple[str, str]], rows: Iterable[dict[str, Any]]) -> pa.Table:
-    import pyarrow as pa
-
-    types: dict[str, Callable[[], pa.DataType]] = {
-        "o": pa.uint32,
-        "r": pa.uint32,
-        "x": pa.uint32,
-        "b": pa.bool_,
-        "2": pa.int16,
-        "4": pa.int32,
-        "8": pa.int64,
-        "f": pa.float32,
-        "z": lambda: pa.timestamp("us", tz="UTC"),
-        "o[]": lambda: pa.list_(pa.uint32()),
-        "2[]": lambda: pa.list_(pa.int16()),
-        "oo": lambda: pa.list_(pa.uint32()),
-        "t[]": lambda: pa.list_(pa.string()),
-        "c[]": lambda: pa.list_(pa.string()),
-        "n[]": lambda: pa.list_(pa.string()),
-    }
-    materialized = list(rows)
-    return pa.table(
-        {
-            name: pa.array([row.get(name) for row in materialized], types.get(kind, pa.string)())
-            for name, kind in columns
-        }
-    )

@@ -5,7 +5,13 @@ Source: PostgreSQL documentation, System Catalogs, and The Information Schema.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from server.sql.query.tables import Table, TableKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMN_OIDS: Final = {
     "o": 26, "n": 19, "t": 25, "c": 18, "b": 16, "2": 21, "4": 23, "8": 20, "f": 700, "x": 28,
@@ -244,3 +250,42 @@ _ORDER: Final = {
 def columns_of(specification: str) -> list[tuple[str, str]]:
     """Return the names and types of the columns of a relation."""
     return [tuple(item.split(":")) for item in specification.split()]  # type: ignore[misc]  # pairs, as written above
+
+
+RELKINDS: Final = {TableKind.VIEW: "v", TableKind.CONFLATED: "m"}
+"""`pg_class.relkind` of kinds other than tables: view, and materialized view."""
+
+
+def tables_of_kind(tables: Iterable[Table], *kinds: str) -> Iterable[Table]:
+    """Return the tables of some kinds, given as `pg_class.relkind`."""
+    return (table for table in tables if RELKINDS.get(table.kind, "r") in kinds)
+
+
+def arrow_table(columns: list[tuple[str, str]], rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Return the rows of a relation, given its columns as of `columns_of`."""
+    import pyarrow as pa
+
+    types: dict[str, Callable[[], pa.DataType]] = {
+        "o": pa.uint32,
+        "r": pa.uint32,
+        "x": pa.uint32,
+        "b": pa.bool_,
+        "2": pa.int16,
+        "4": pa.int32,
+        "8": pa.int64,
+        "f": pa.float32,
+        "z": lambda: pa.timestamp("us", tz="UTC"),
+        "o[]": lambda: pa.list_(pa.uint32()),
+        "2[]": lambda: pa.list_(pa.int16()),
+        "oo": lambda: pa.list_(pa.uint32()),
+        "t[]": lambda: pa.list_(pa.string()),
+        "c[]": lambda: pa.list_(pa.string()),
+        "n[]": lambda: pa.list_(pa.string()),
+    }
+    materialized = list(rows)
+    return pa.table(
+        {
+            name: pa.array([row.get(name) for row in materialized], types.get(kind, pa.string)())
+            for name, kind in columns
+        }
+    )

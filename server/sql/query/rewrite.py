@@ -13,19 +13,20 @@ from typing import Final
 from sqlglot import exp
 
 from server.sql.query import pg_types
+from server.sql.query.array_literals import array_elements, array_literal, array_operand
 from server.sql.query.cast_types import cast_to, type_name
 from server.sql.query.duckdb_functions import ALLOWED
 from server.sql.query.errors import (
     FEATURE_NOT_SUPPORTED,
     INVALID_PARAMETER_VALUE,
     INVALID_TEXT_REPRESENTATION,
-    SYNTAX_ERROR,
     UNDEFINED_FUNCTION,
     UNDEFINED_OBJECT,
     UNDEFINED_TABLE,
     SqlError,
 )
 from server.sql.query.names import NameResolver, function_name
+from server.sql.query.operators import rewrite_operator
 from server.sql.query.pg_functions import (
     CONSTANTS,
     DEFINITION,
@@ -38,66 +39,6 @@ from server.sql.query.pg_functions import (
 from server.sql.query.processes.protocol import NOTIFY_FUNCTION
 from server.sql.query.session import UNKNOWN_SETTING, SqlSession
 from server.sql.query.tables import SEARCH_PATH
-
-MAX_ARRAY_LITERAL: Final = 100_000
-
-_ROOTS: Final = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Table)
-
-_FORBIDDEN: Final = (
-    *(exp.DML, exp.DDL, exp.Command, exp.Into, exp.Copy, exp.Pragma, exp.Attach, exp.Detach),
-    *(exp.Set, exp.Use, exp.Drop, exp.Kill, exp.Show, exp.Transaction, exp.Commit, exp.Rollback),
-)
-
-_REFUSED: Final = (
-    (exp.Pivot, "PIVOT", "Write aggregates with FILTER (WHERE ...), or UNION ALL."),
-    (exp.TableSample, "TABLESAMPLE", "Write a condition such as WHERE random() < 0.1."),
-    ((exp.Describe, exp.Summarize), "DESCRIBE", "Read information_schema.columns."),
-    (exp.HistoricalData, "a table as of another time", "A query reads the current records."),
-)
-"""Parts of FROM that not all tables would keep on the way to DuckDB."""
-
-
-def check_read_only(tree: exp.Expr) -> None:
-    """Raise an error for anything but a query.
-
-    Raises:
-        SqlError: the tree writes, defines, locks or sets something, or has parts of FROM that are
-            not supported.
-    """
-    if isinstance(tree, exp.DML) and not isinstance(tree, _ROOTS):
-        raise _writing_query()
-    if not isinstance(tree, _ROOTS):
-        raise SqlError(SYNTAX_ERROR, "expected a query: SELECT, VALUES, TABLE or WITH")
-    for node in tree.walk():
-        if isinstance(node, _FORBIDDEN) and not isinstance(node, _ROOTS):
-            raise _writing_query()
-        if isinstance(node, exp.Lock):
-            raise SqlError(
-                FEATURE_NOT_SUPPORTED,
-                "queries take no locks",
-                hint="Leave out FOR UPDATE: a query reads one consistent snapshot.",
-            )
-        for kind, what, hint in _REFUSED:
-            if isinstance(node, kind):
-                raise SqlError(FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint)
-        if isinstance(node, exp.Table) and node.args.get("rows_from"):
-            raise SqlError(
-                FEATURE_NOT_SUPPORTED,
-                "ROWS FROM is not supported",
-                hint="Write the functions in FROM one by one.",
-            )
-        if isinstance(node, exp.Placeholder | exp.SessionParameter):
-            raise SqlError(SYNTAX_ERROR, "parameters are written $1, $2, ...")
-
-
-def _writing_query() -> SqlError:
-    return SqlError(
-        FEATURE_NOT_SUPPORTED,
-        "a query writes nothing",
-        hint="Begin statements that write with INSERT, UPDATE or DELETE, such as INSERT INTO topic"
-        " (...) WITH ... SELECT.",
-    )
-
 
 _WITHOUT_QUOTES: Final = "without_quotes"
 """Identifiers that were written so have this in their `meta`: some of them are functions."""
@@ -190,14 +131,14 @@ class ExpressionRewriter:
             case exp.ByteString():
                 return exp.Literal.string(node.name)
             case exp.Operator():
-                return _operator(node)
+                return rewrite_operator(node)
             case exp.Collate():
                 operand: exp.Expr = node.this
                 return operand
             case exp.Like() | exp.ILike():
                 return _with_escape(node)
             case exp.Any():
-                return _array_operand(node)
+                return array_operand(node)
             case exp.JSONBExtractScalar() | exp.JSONBExtract():
                 return _json_path(node)
             case exp.WithinGroup() if isinstance(node.this, exp.Mode):
@@ -259,7 +200,7 @@ class ExpressionRewriter:
             return None
         duckdb = pg_types.duckdb_type(oid) or "VARCHAR"
         if duckdb.endswith("[]") and isinstance(value, exp.Literal) and value.is_string:
-            value = _array_literal(value.name)
+            value = array_literal(value.name)
         if duckdb == pg_types.CHAR_ENUM:
             value = exp.func("left", cast_to(value, "VARCHAR"), exp.Literal.number(1))
         if isinstance(node, exp.TryCast):
@@ -597,34 +538,6 @@ def _subquery(template: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Subquery(this=select)
 
 
-_OPERATORS: Final[dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]]] = {
-    "~": lambda left, right: exp.RegexpLike(this=left, expression=right),
-    "!~": lambda left, right: exp.Not(this=exp.RegexpLike(this=left, expression=right)),
-    "~*": lambda left, right: exp.RegexpILike(this=left, expression=right),
-    "!~*": lambda left, right: exp.Not(this=exp.RegexpILike(this=left, expression=right)),
-    "~~": lambda left, right: exp.Like(this=left, expression=right),
-    "!~~": lambda left, right: exp.Not(this=exp.Like(this=left, expression=right)),
-    "=": lambda left, right: exp.EQ(this=left, expression=right),
-    "<>": lambda left, right: exp.NEQ(this=left, expression=right),
-    "<": lambda left, right: exp.LT(this=left, expression=right),
-    "<=": lambda left, right: exp.LTE(this=left, expression=right),
-    ">": lambda left, right: exp.GT(this=left, expression=right),
-    ">=": lambda left, right: exp.GTE(this=left, expression=right),
-    "+": lambda left, right: exp.Add(this=left, expression=right),
-    "-": lambda left, right: exp.Sub(this=left, expression=right),
-    "*": lambda left, right: exp.Mul(this=left, expression=right),
-    "||": lambda left, right: exp.DPipe(this=left, expression=right),
-}
-
-
-def _operator(node: exp.Operator) -> exp.Expr:
-    sign = str(node.args["operator"]).rpartition(".")[2]
-    make = _OPERATORS.get(sign)
-    if make is None:
-        raise SqlError(UNDEFINED_FUNCTION, f"operator does not exist: {sign}")
-    return make(node.this, node.expression)
-
-
 def _with_escape(node: exp.Like | exp.ILike) -> exp.Expr | None:
     """Return LIKE with PostgreSQL's escape character, if the pattern may have it."""
     if isinstance(node.parent, exp.Escape):
@@ -658,14 +571,6 @@ def _bounded_replacement(node: exp.Expr) -> exp.Expr:
     return exp.func("amps_regexp_replace", node.this, node.expression, by, modifiers)
 
 
-def _array_operand(node: exp.Any) -> exp.Expr | None:
-    operand = node.this
-    inner = operand.this if isinstance(operand, exp.Paren) else operand
-    if isinstance(inner, exp.Literal) and inner.is_string:
-        return exp.Any(this=exp.Paren(this=_array_literal(inner.name)))
-    return None
-
-
 def _json_path(node: exp.Expr) -> exp.Expr | None:
     if not isinstance(node.expression, exp.Literal):
         return None
@@ -675,59 +580,3 @@ def _json_path(node: exp.Expr) -> exp.Expr | None:
     )
     name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
     return exp.Anonymous(this=name, expressions=[node.this, exp.Literal.string(path)])
-
-
-# Possessive quantifiers give nothing back, so that the time is linear: a regular expression that
-# backtracks holds the interpreter's lock, and with it the whole server. Spaces belong to an element
-# without quotes only if more of it follows.
-_ARRAY_ITEM: Final = re.compile(
-    r'\s*+(?:"((?:[^"\\]|\\.)*+)"|((?:[^\s",{}\\]|\\.|\s++(?=[^\s,]))*+))\s*+(,|$)', re.DOTALL
-)
-
-
-def array_elements(text: str) -> list[str | None]:
-    """Return the elements of a literal of a one-dimensional array, such as `{a,"b c",NULL}`.
-
-    Source: PostgreSQL documentation, Array Value Input.
-
-    Raises:
-        SqlError: the text is none.
-    """
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}")):
-        raise SqlError(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{text[:100]}"')
-    body = body[1:-1]
-    if not body.strip():
-        return []
-    elements: list[str | None] = []
-    position = 0
-    while True:
-        match = _ARRAY_ITEM.match(body, position)
-        if match is None or len(elements) > MAX_ARRAY_LITERAL:
-            raise SqlError(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{text[:100]}"')
-        quoted, plain, separator = match.groups()
-        if quoted is not None:
-            elements.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
-        else:
-            is_null = len(plain) == 4 and plain.upper() == "NULL"
-            elements.append(None if is_null else re.sub(r"\\(.)", r"\1", plain, flags=re.DOTALL))
-        if not separator:
-            return elements
-        position = match.end()
-
-
-_NUMBERS: Final = re.compile(r"\s*+(?:-?[0-9]++(?:\s++|$))++")
-
-
-def _array_literal(text: str) -> exp.Expr:
-    if _NUMBERS.fullmatch(text):  # int2vector, oidvector
-        numbers = text.split()
-        if len(numbers) > MAX_ARRAY_LITERAL:
-            raise SqlError(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{text[:100]}"')
-        return exp.Array(expressions=[exp.Literal.number(item) for item in numbers])
-    return exp.Array(
-        expressions=[
-            exp.null() if item is None else exp.Literal.string(item)
-            for item in array_elements(text)
-        ]
-    )

@@ -1,7 +1,7 @@
 """Filters over segments: a test of a field is evaluated once for each distinct value.
 
 Only filters of comparisons and the like are supported, with tests that read one field each: such
-are those that conditions of SQL become (server/sql/query/pushdown.py).
+are those that conditions of SQL become (server/sql/query/condition_filters.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlglot import exp
 
 from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SqlError
-from server.sql.query.rewrite import check_read_only
+from server.sql.query.read_only import check_read_only
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import SqlType, Table, TableKind
 from server.sql.tables.columns import Metadata

@@ -24,7 +24,7 @@ from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine
 from server.sql.query.session import SqlSession
-from server.sql.query.statement import parse
+from server.sql.query.statement_parser import parse
 from server.sql.tables import scan
 from server.sql.tables.errors import ColumnsWidenedError
 from tests.engine.support import Core, CorePeer

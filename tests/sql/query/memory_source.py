@@ -15,7 +15,7 @@ from server.sql.query.cancellation import Cancellation
 from server.sql.query.execution import QueryEngine
 from server.sql.query.results import QueryColumn, QueryResult
 from server.sql.query.session import SqlSession
-from server.sql.query.statement import parse as parse_sql
+from server.sql.query.statement_parser import parse as parse_sql
 from server.sql.query.tables import (
     Column,
     ScanRequest,

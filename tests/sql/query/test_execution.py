@@ -17,7 +17,7 @@ from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine, QueryLimits
 from server.sql.query.pg_functions import CONSTANTS, FORBIDDEN, LOOKUPS
 from server.sql.query.rewrite import ExpressionRewriter
-from server.sql.query.statement import parse
+from server.sql.query.statement_parser import parse
 from tests.sql.query.memory_source import MemorySource, rows_of, run, session
 
 pytestmark = pytest.mark.process

@@ -14,10 +14,10 @@ import pytest
 from server.security import scram
 from server.sql.postgres import parameters, protocol
 from server.sql.query import dialect, duckdb_errors, pg_types, rewrite
+from server.sql.query.array_literals import array_elements
 from server.sql.query.errors import DuckDbError, SqlError
 from server.sql.query.execution import QueryEngine
-from server.sql.query.rewrite import array_elements
-from server.sql.query.statement import parse
+from server.sql.query.statement_parser import parse
 from tests.sql.query.memory_source import run
 
 pytestmark = pytest.mark.process

@@ -19,7 +19,7 @@ from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine
 from server.sql.query.results import QueryColumn, QueryResult
 from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, make_plan
-from server.sql.query.statement import parse
+from server.sql.query.statement_parser import parse
 from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import MemorySource, Record, session
 from tests.sql.query.test_pushdown import CONDITIONS

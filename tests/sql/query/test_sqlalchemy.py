@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy
 
 from server.sql.query.execution import QueryEngine
-from server.sql.query.statement import parse
+from server.sql.query.statement_parser import parse
 from tests.sql.query.memory_source import MemorySource, rows_of, session
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.sql.query.errors import SqlError
-from server.sql.query.statement import CopyFormat, Statement, StatementKind, parse
+from server.sql.query.statement import CopyFormat, Statement, StatementKind
+from server.sql.query.statement_parser import parse
 
 KIND = StatementKind
 
