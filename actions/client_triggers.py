@@ -36,7 +36,7 @@ class OnClient(Trigger):
         def watch(client: ClientIdentity, _details: Mapping[str, str | None]) -> None:
             action.post(client_variables(client, with_user=includes_user))
 
-        services.engine.hooks.watch_clients(self.event, watch)
+        self.end_later(services.engine.hooks.watch_clients(self.event, watch))
 
 
 def client_variables(client: ClientIdentity, *, with_user: bool) -> dict[str, bytes]:

@@ -52,4 +52,5 @@ class OnExecuteEvent(Trigger):
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the event."""
-        services.event_listeners.setdefault(self.options.get("Event") or "", []).append(action)
+        event = self.options.get("Event") or ""
+        self.add_listener(services.event_listeners.setdefault(event, []), action)

@@ -37,7 +37,7 @@ class OnLink(Trigger):
         def watch(direction: LinkDirection) -> None:
             action.post(_variables(direction, with_transport=with_transport))
 
-        services.replication.events.watch(self.event, watch)
+        self.end_later(services.replication.events.watch(self.event, watch))
 
 
 def _variables(direction: LinkDirection, *, with_transport: bool) -> dict[str, bytes]:

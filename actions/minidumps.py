@@ -72,4 +72,4 @@ class OnMinidump(Trigger):
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for it."""
-        services.minidump_listeners.append(action)
+        self.add_listener(services.minidump_listeners, action)

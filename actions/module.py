@@ -7,14 +7,19 @@ by a helper thread and awaited.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actions.action import Action
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
     from config_schema.spec import Options
+
+_ListenerT = TypeVar("_ListenerT")
 
 
 class StepError(Exception):
@@ -34,6 +39,7 @@ class Trigger:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._end_functions: list[Callable[[], None]] = []
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Connect to the services; from now on events may arrive.
@@ -46,8 +52,20 @@ class Trigger:
     def start(self) -> None:
         """Begin, because the instance has started."""
 
+    def add_listener(self, listeners: list[_ListenerT], listener: _ListenerT) -> None:
+        """Add a listener to those of an event, until `close`."""
+        listeners.append(listener)
+        self._end_functions.append(partial(listeners.remove, listener))
+
+    def end_later(self, end: Callable[[], None]) -> None:
+        """Call a function at `close`, which stops events."""
+        self._end_functions.append(end)
+
     def close(self) -> None:
         """Stop receiving events."""
+        for end in self._end_functions:
+            end()
+        self._end_functions.clear()
 
     @property
     def next_run(self) -> float | None:

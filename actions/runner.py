@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from config_schema.problems import Location
     from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
 
-SCHEDULE: Final = "amps-action-on-schedule"
-"""The trigger of actions that can be added and removed while the instance runs."""
+TRIGGERS_AT_START: Final[Mapping[str, str]] = {
+    "amps-action-on-admin": "its path is made at the start",
+    "amps-action-on-deliver-message": "deliveries are prepared with it",
+    "amps-action-on-message-affinity": "it follows subscriptions from the start on",
+    "amps-action-on-signal": "signals are handled from the start on",
+}
+"""The triggers of actions that cannot be added or removed while the instance runs, with reasons."""
 
 _SETTLE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping instance waits for runs that have begun or are queued."""
@@ -85,6 +90,8 @@ class PreparedAction:
 
     def discard(self) -> None:
         """Release it, if it is not to run."""
+        for trigger in self.triggers:
+            trigger.close()
         self.action.close()
 
 
@@ -124,7 +131,7 @@ class ActionRunner:
                 raise ActionError(f"{location}: {action.name}: {error}") from None
 
     def prepare(self, spec: ActionSpec) -> PreparedAction:
-        """Make and provision a scheduled action while the instance runs.
+        """Make and provision an action while the instance runs.
 
         Raises:
             ActionError: a module cannot be used as configured.
@@ -138,7 +145,7 @@ class ActionRunner:
             for trigger in triggers:
                 trigger.provision(self._services, action)
         except ModuleProvisionError as error:
-            action.close()
+            PreparedAction(spec, action, triggers).discard()
             raise ActionError(f"{spec.location}: {action.name}: {error}") from None
         return PreparedAction(spec, action, triggers)
 
@@ -148,7 +155,7 @@ class ActionRunner:
         removed: Sequence[ActionSpec],
         added: list[PreparedAction],
     ) -> None:
-        """Replace scheduled actions while the instance runs; runs that have begun or wait go on.
+        """Replace actions while the instance runs; runs that have begun or wait go on.
 
         Args:
             specs: all actions of the new configuration.
@@ -239,9 +246,10 @@ def action_key(spec: ActionSpec) -> Hashable:
     return triggers, tuple((step.kind, step.use.meaning) for step in spec.steps)
 
 
-def is_scheduled(spec: ActionSpec) -> bool:
-    """Return whether an action has no other triggers than schedules."""
-    return bool(spec.triggers) and all(use.module == SCHEDULE for use in spec.triggers)
+def restart_reason(spec: ActionSpec) -> str:
+    """Return why an action cannot be added or removed while the instance runs; "" if it can."""
+    reasons = (TRIGGERS_AT_START.get(use.module, "") for use in spec.triggers)
+    return next(filter(None, reasons), "")
 
 
 def changed_actions(

@@ -26,7 +26,9 @@ class OnShutdown(Trigger):
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Register the action as a shutdown callback."""
-        services.shutdown_callbacks.append(partial(action.perform, {}))
+        callback = partial(action.perform, {})
+        services.shutdown_callbacks.append(callback)
+        self.end_later(partial(services.shutdown_callbacks.remove, callback))
 
 
 class DoShutdown(Step):

@@ -46,7 +46,7 @@ class OnSubscription(Trigger):
                 )
 
         for event in self.events:
-            services.engine.hooks.watch_clients(event, watch)
+            self.end_later(services.engine.hooks.watch_clients(event, watch))
 
 
 def watched_topics(options: Options, services: ActionServices) -> TopicSelector:

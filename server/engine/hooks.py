@@ -28,20 +28,30 @@ class _DeliveryWatch:
 
 
 class Hooks:
-    """Registry of callbacks. Watchers are added before the first connection, and stay."""
+    """Registry of callbacks. Those for deliveries are added before any connection, and stay."""
 
     def __init__(self) -> None:
-        self._client_watchers: dict[str, list[ClientWatcher]] = {}
+        self._client_watchers: dict[str, tuple[ClientWatcher, ...]] = {}
         self._delivery_watches: list[_DeliveryWatch] = []
 
-    def watch_clients(self, event: str, watcher: ClientWatcher) -> None:
+    def watch_clients(self, event: str, watcher: ClientWatcher) -> Callable[[], None]:
         """Notify a watcher of an event of any client.
 
         Args:
             event: an event of /AMPS/ClientStatus, or `offline_start` or `offline_stop`.
             watcher: called with the client and details.
+
+        Returns:
+            A function that ends that.
         """
-        self._client_watchers.setdefault(event, []).append(watcher)
+        self._client_watchers[event] = (*self._client_watchers.get(event, ()), watcher)
+
+        def end() -> None:
+            watchers = self._client_watchers.pop(event)
+            if others := tuple(one for one in watchers if one is not watcher):
+                self._client_watchers[event] = others
+
+        return end
 
     def has_client_watchers(self, event: str) -> bool:
         """Return whether an event of clients has a watcher."""

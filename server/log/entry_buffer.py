@@ -31,6 +31,10 @@ class TargetRequestKind(Enum):
     FLUSH = auto()
     ROTATE = auto()
     ALLOW_ROTATION = auto()
+    ADD = auto()
+    """Write to these targets as well from now on."""
+    REMOVE = auto()
+    """Close these targets only, and write no more to them."""
     CLOSE = auto()
 
 
@@ -38,14 +42,17 @@ class TargetRequest:
     """A request to the targets, executed after everything logged before it.
 
     Attributes:
+        kind: the request.
+        targets: the targets.
         done: set when all targets have executed it.
     """
 
-    __slots__ = ("_lock", "_unfinished", "done", "kind")
+    __slots__ = ("_lock", "_unfinished", "done", "kind", "targets")
 
     def __init__(self, kind: TargetRequestKind, targets: Sequence[LogTarget]) -> None:
         """Start with all of `targets` unfinished."""
         self.kind = kind
+        self.targets = tuple(targets)
         self.done = threading.Event()
         self._lock = threading.Lock()
         self._unfinished = list(targets)

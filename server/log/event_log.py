@@ -7,7 +7,7 @@ at once at low rates, some milliseconds later and in batches during a flood of e
 has a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken target
 therefore costs its own log entries, never messages or the entries of other targets. The look-up
 table is made from the selections of all targets; another one takes its place when an operator
-overrides the level of a target.
+overrides the level of a target, or reloads the configuration.
 
 Because lines are rendered later, by another thread, the values given to `emit` must not change any
 more: text, bytes, numbers, or immutable objects with a `__str__`.
@@ -16,7 +16,7 @@ more: text, bytes, numbers, or immutable objects with a `__str__`.
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from config_schema.problems import Problem, Severity
@@ -74,6 +74,8 @@ class EventLog:
         self.targets, remarks = open_targets(targets, instance_name, clock(), syslog_address)
         self.recent: Final = recent
         self._all_targets = self.targets if recent is None else (*self.targets, recent)
+        self._instance_name = instance_name
+        self._syslog_address = syslog_address
         self._clock = clock
         self._routes = _routes(self._all_targets)
         self._buffer = EntryBuffer()
@@ -124,15 +126,33 @@ class EventLog:
         target.override_level(override)
         self._routes = _routes(self._all_targets)
 
-    def reconfigure(self, target: LogTarget, spec: LogTargetSpec) -> None:
-        """Give a target another selection; from the next entry on.
+    def open_targets(self, specs: Sequence[LogTargetSpec]) -> tuple[LogTarget, ...]:
+        """Open further targets, for `replace_targets`.
+
+        Raises:
+            LogTargetError: see `EventLog`; none is open.
+        """
+        return open_targets(specs, self._instance_name, self._clock(), self._syslog_address)[0]
+
+    def replace_targets(self, targets: Mapping[LogTarget, LogTargetSpec]) -> None:
+        """Replace the targets; from the next entry on.
 
         Args:
-            target: the target; an override of its level lasts.
-            spec: its configuration, which has been checked; all but the selection is as before.
+            targets: all targets, those that stay and those that `open_targets` has opened, with
+                their configurations, which have been checked. A target that stays may have another
+                selection and threshold; an override of its level lasts.
         """
-        target.reconfigure(spec)
+        added = [target for target in targets if target not in self.targets]
+        removed = [target for target in self.targets if target not in targets]
+        for target, spec in targets.items():
+            if spec != target.spec:
+                target.reconfigure(spec)
+        self._buffer.append_request(TargetRequest(TargetRequestKind.ADD, added))
+        self.targets = tuple(targets)
+        recent = () if self.recent is None else (self.recent,)
+        self._all_targets = (*self.targets, *recent)
         self._routes = _routes(self._all_targets)
+        self._buffer.append_request(TargetRequest(TargetRequestKind.REMOVE, removed))
 
     def flush(self) -> bool:
         """Wait until everything logged so far has been written.

@@ -49,7 +49,7 @@ _Item: TypeAlias = _Batch | _Gap | TargetRequest
 
 
 class TargetWriter:
-    """Writes one target on a thread of its own, which ends with a request to close.
+    """Writes one target on a thread of its own, which ends with a request to close or remove it.
 
     Args:
         target: the target; used by this writer only from now on.
@@ -171,10 +171,10 @@ class TargetWriter:
     def _execute_request(self, request: TargetRequest) -> bool:
         """Execute a request; return whether the target is still open."""
         is_open = True
-        if request.kind is TargetRequestKind.CLOSE:
+        if request.kind in (TargetRequestKind.CLOSE, TargetRequestKind.REMOVE):
             self._attempt(self.target.close)
             is_open = False
-        elif request.kind is TargetRequestKind.ALLOW_ROTATION:
+        elif request.kind in (TargetRequestKind.ALLOW_ROTATION, TargetRequestKind.ADD):
             self.target.may_rotate = True
         elif request.kind is TargetRequestKind.ROTATE:
             self._attempt(partial(self.target.rotate, self._clock()))

@@ -46,9 +46,10 @@ class EventLogWriter:
         """Start the threads of the targets, which end with a request to close."""
         self._buffer = buffer
         self._logger = entry_logger()
-        self._writers = {
-            target: TargetWriter(target, clock, thread, self._report_failure) for target in targets
-        }
+        self._clock = clock
+        self._thread = thread
+        self._writers: dict[LogTarget, TargetWriter] = {}
+        self._add_writers(targets)
 
     def run(self) -> None:
         """Distribute entries and requests until a request to close has been distributed."""
@@ -58,7 +59,8 @@ class EventLogWriter:
             is_open = self._process_items(items)
             for targets, count in dropped.items():
                 for target in targets:
-                    self._writers[target].skip_entries(count)
+                    if writer := self._writers.get(target):
+                        writer.skip_entries(count)
             if len(items) >= _BATCH_THRESHOLD and is_open:
                 self._buffer.wait_for_more(_PAUSE_SECONDS)
 
@@ -78,12 +80,29 @@ class EventLogWriter:
                 continue
             self._distribute(entries)
             entries = []
-            for writer in self._writers.values():
-                writer.append_request(item)
+            self._pass_on(item)
             if item.kind is TargetRequestKind.CLOSE:
                 return False
         self._distribute(entries)
         return True
+
+    def _pass_on(self, request: TargetRequest) -> None:
+        """Queue a request for its targets; one that is removed has nothing left to execute."""
+        if request.kind is TargetRequestKind.ADD:
+            self._add_writers(request.targets)
+        for target in request.targets:
+            if writer := self._writers.get(target):
+                writer.append_request(request)
+            else:
+                request.finish(target)
+            if request.kind is TargetRequestKind.REMOVE:
+                self._writers.pop(target, None)
+
+    def _add_writers(self, targets: Sequence[LogTarget]) -> None:
+        for target in targets:
+            self._writers[target] = TargetWriter(
+                target, self._clock, self._thread, self._report_failure
+            )
 
     def _distribute(self, entries: Sequence[EventLogEntry]) -> None:
         if not entries:
@@ -91,7 +110,8 @@ class EventLogWriter:
         lines_by_target: dict[LogTarget, list[LogLine]] = {target: [] for target in self._writers}
         for entry, line in zip(entries, self._logger.lines(entries), strict=True):
             for target in entry[1]:
-                lines_by_target[target].append(line)
+                if target in lines_by_target:  # it may have been removed meanwhile
+                    lines_by_target[target].append(line)
         for target, lines in lines_by_target.items():
             if lines:
                 self._writers[target].append_lines(lines)

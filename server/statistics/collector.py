@@ -75,6 +75,14 @@ class StatisticsCollector:
         self._due_at = self._elapsed()
         self._begin_sample()
 
+    def set_interval(self, interval: float) -> None:
+        """Take the next sample after another interval, in seconds, and one per interval then."""
+        self._interval = interval
+        if self._cancel is not None:
+            self._cancel()
+        self._due_at = self._elapsed() + interval
+        self._cancel = self._clock.call_later(interval, self._begin_sample)
+
     def close(self) -> None:
         """Take no more samples, and drop an incomplete one."""
         if self._cancel is not None:

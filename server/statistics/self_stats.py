@@ -30,13 +30,16 @@ class SelfStatistics:
     Args:
         path: of the database.
         interval_ms: between samples.
+
+    Attributes:
+        static_values: the path and the interval.
     """
 
     resource: Resource = STATISTICS
 
     def __init__(self, path: str, interval_ms: int) -> None:
         self._is_in_memory = path == MEMORY
-        self._static_values: tuple[StatisticValue, ...] = (path, interval_ms)
+        self.static_values: tuple[StatisticValue, ...] = (path, interval_ms)
         self._size = 0
         self._growth = 0
         self._queries = 0
@@ -59,7 +62,7 @@ class SelfStatistics:
             self._sample_count,
             self._total_us,
         )
-        yield StatisticsEntry("", self._static_values, dynamic_values)
+        yield StatisticsEntry("", self.static_values, dynamic_values)
 
     def update(
         self, recorder: StatisticsRecorder, *, queries: int, commit_s: float, total_s: float

@@ -98,6 +98,7 @@ class StatisticsThread:
     ) -> None:
         self.latest: StatisticsSnapshot | None = None
         self.dropped_samples = 0
+        self._interval_ms = interval_ms
         self._path = path
         self._log = log
         self._version = version
@@ -118,6 +119,16 @@ class StatisticsThread:
         self._logged_dropped = 0
         self._failed_resources: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="statistics", daemon=True)
+
+    @property
+    def interval_ms(self) -> int:
+        """The time between samples, in milliseconds. Samples are taken elsewhere."""
+        return self._interval_ms
+
+    @interval_ms.setter
+    def interval_ms(self, interval_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._self_statistics.static_values = self._path, interval_ms
 
     def start(self) -> None:
         """Start the thread, which opens the database."""

@@ -121,6 +121,61 @@ def test_scheduled_actions_are_added_changed_and_removed(admin: Admin) -> None:
     assert "tick" not in since_reload(admin)
 
 
+ON_EVENT: Final = """
+<Action>
+  <On><Module>{module}</Module>{options}</On>
+  <Do><Module>amps-action-do-publish-message</Module><Options>
+    <MessageType>json</MessageType><Topic>seen</Topic>
+    <Data>{{"by": "{name}"}}</Data>
+  </Options></Do>
+</Action>
+"""
+
+
+def test_actions_on_events_are_added_and_removed(admin: Admin) -> None:
+    topic = "<Options><MessageType>json</MessageType><Topic>{}</Topic></Options>"
+    actions = [
+        ON_EVENT.format(module=f"amps-action-on-{module}", options=options, name=module)
+        for module, options in (
+            ("connect-client", ""),
+            ("subscribe", topic.format("orders")),
+            ("publish-message", topic.format("orders")),
+            ("sow-delete-message", topic.format("orders")),
+        )
+    ]
+    reactions = ["connect-client", "subscribe", "publish-message", "sow-delete-message"]
+    with admin.server.log_on("watcher") as watcher:
+        watcher.subscribe("seen", "1")
+
+        def cause() -> None:
+            with admin.server.log_on("cause") as peer:
+                peer.subscribe("orders", "2", filter="1=2")
+                peer.publish("orders", b'{"id": 1}')
+                peer.ask(
+                    {
+                        "c": "sow_delete",
+                        "t": "orders",
+                        "filter": "1=1",
+                        "a": "processed",
+                        "cid": "3",
+                    }
+                )
+
+        for _ in range(2):
+            edit(admin, "</AMPSConfig>", f"<Actions>{''.join(actions)}</Actions></AMPSConfig>")
+            assert ctl(admin, "reload", "--dry-run").returncode == 0
+            cause()
+            assert watcher.hears_nothing()
+            assert ctl(admin, "reload").returncode == 0
+            cause()
+            bodies = [watcher.receive()[1] for _ in reactions]
+            assert sorted(bodies) == sorted(f'{{"by": "{name}"}}'.encode() for name in reactions)
+            edit(admin, f"<Actions>{''.join(actions)}</Actions>", "")
+            assert ctl(admin, "reload").returncode == 0
+            cause()
+            assert watcher.hears_nothing()
+
+
 LIVE: Final = {
     "<Level>": ("<Level>info</Level>", "<Level>trace</Level>", "<Level>warning</Level>"),
     "limit": (LIMITS, LIMITS.replace("10", "11"), ""),

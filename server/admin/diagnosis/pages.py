@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from server.admin.engine_calls import EngineCalls
     from server.admin.history import HistoryPages
     from server.admin.monitoring import MonitoringPages
+    from server.statistics.statistics_thread import StatisticsThread
 
 _CLIENTS: Final = (ROOT, *CLIENTS.path.split("/"))
 _FILTERS: Final = (ROOT, INSTANCE, FILTERS)
@@ -39,7 +40,7 @@ class DiagnosisPages:
         access: checks the requester's entitlement.
         engine_calls: runs `collector` on the engine's thread.
         collector: gathers facts from the engine.
-        interval: seconds between two samples.
+        statistics: has the interval of samples.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class DiagnosisPages:
         access: AccessControl,
         engine_calls: EngineCalls,
         collector: ClientFactsCollector,
-        interval: float,
+        statistics: StatisticsThread,
     ) -> None:
         self._monitoring = monitoring
         self._history = history
         self._access = access
         self._engine_calls = engine_calls
         self._collector = collector
-        self._interval = interval
+        self._statistics = statistics
 
     async def handle_client_request(
         self, request: HttpRequest, requester: Requester
@@ -111,7 +112,7 @@ class DiagnosisPages:
         """Return a client's byte counts in the samples; none if these cannot be read."""
         try:
             return await self._history.query_history(
-                lambda history: byte_counts(facts, self._interval, history)
+                lambda history: byte_counts(facts, self._statistics.interval_ms / 1_000, history)
             )
         except HttpError:
             return []

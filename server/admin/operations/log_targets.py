@@ -27,15 +27,17 @@ def log_target_group(levels: LevelOverrides) -> OperationGroup:
     """Return the targets of the log, whose levels can be set for a time."""
 
     async def set_level(number: str, parameters: OperationParameters) -> str:
-        target = levels.targets[number]
+        target = levels.targets.get(number)
+        if target is None:
+            raise OperationError(f"There is no log target {number} any more.")
         label = parameters["level"]
         if label == CONFIGURED_LEVEL:
-            levels.reset(number)
+            levels.reset(target)
             return f"{target.name} has the configured level."
         try:
             override = LevelOverride(parse_level(label), parameters.get("message") or None)
             seconds = parse_interval(parameters.get("for") or _DEFAULT_DURATION) / NANOSECONDS
-            levels.override(number, override, seconds)
+            levels.override(target, override, seconds)
         except (ValueError, re.error) as error:
             raise OperationError(f"The level of {target.name} cannot be set: {error}.") from None
         return f"{target.name} has the level {override} for {seconds:g} s."

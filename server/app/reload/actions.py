@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actions.runner import ActionError, changed_actions, is_scheduled
+from actions.runner import ActionError, changed_actions, restart_reason
 from config_schema.spec import ActionSpec
 from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
 
@@ -30,9 +30,7 @@ class ActionsReload:
         if not actions:
             return None
         removed, _ = changed_actions(case.old.actions, case.new.actions)
-        if all(map(is_scheduled, (*actions, *removed))):
-            return ""
-        return "it has other triggers than schedules"
+        return next(filter(None, map(restart_reason, (*actions, *removed))), "")
 
     def prepare(self, case: ReloadCase) -> PreparedChange:
         """See `LivePart.prepare`."""

@@ -33,6 +33,7 @@ from server.app.reload.live_part import (
 )
 from server.app.reload.log_targets import LogTargetsReload
 from server.app.reload.security import SecurityReload
+from server.app.reload.statistics import StatisticsReload
 from server.app.reload.transports import TransportsReload
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ def reload_group(
         LogTargetsReload(log),
         SecurityReload(services.engine, services.transports),
         TransportsReload(services.transports, services.certificate_check),
+        StatisticsReload(services.statistics),
         ActionsReload(services.actions),
     )
     reload = ConfigurationReload(running, defines, log, parts, services.shown)

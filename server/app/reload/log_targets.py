@@ -1,28 +1,34 @@
-"""Selections of log targets, changed while the instance runs."""
+"""Log targets, added, removed and changed while the instance runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Location, Problems
-from config_schema.schema import ROOT
 from config_schema.spec import LogTargetSpec
-from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, error_lines
+from server.app.reload.live_part import (
+    PreparedChange,
+    ReloadCase,
+    ReloadRefusedError,
+    error_lines,
+    parts_of,
+)
 from server.log.target_filter import select
+from server.log.targets import LogTargetError
 
 if TYPE_CHECKING:
     from config_schema.settings import SettingChange
     from server.log.event_log import EventLog
     from server.log.targets import LogTarget
 
-_TARGET: Final = f"{ROOT}/Logging/Target"
-_SELECTION: Final = ("Level", "Levels", "IncludeErrors", "ExcludeErrors")
+_NOWHERE: Final = Location("", 0)
 
 
 class LogTargetsReload:
     """The targets of the log; see `LivePart`.
+
+    A target stays if it is the same but for its selection and its threshold.
 
     Args:
         log: the log.
@@ -33,44 +39,60 @@ class LogTargetsReload:
 
     def check(self, change: SettingChange, _case: ReloadCase) -> str | None:
         """See `LivePart.check`."""
-        if not change.path.startswith(_TARGET):
-            return None
-        if change.kind == "changed" and change.key in _SELECTION:
-            return ""
-        return "files are opened at the start"
+        return "" if any(isinstance(part, LogTargetSpec) for part in parts_of(change)) else None
 
     def prepare(self, case: ReloadCase) -> PreparedChange:
         """See `LivePart.prepare`."""
-        targets: list[tuple[LogTarget, LogTargetSpec]] = []
+        specs = case.new.logging
+        kept = self._kept_targets(specs)
         problems = Problems()
-        for old, new in _changed_targets(case):
-            select(new, problems)
-            targets.append((self._find_target(old, [target for target, _ in targets]), new))
+        for number in kept:
+            select(specs[number], problems)
         if errors := error_lines(problems):
             raise ReloadRefusedError("\n".join(errors))
+        added = [number for number in range(len(specs)) if number not in kept]
+        try:
+            opened = self._log.open_targets([specs[number] for number in added])
+        except LogTargetError as error:
+            raise ReloadRefusedError(str(error)) from None
+        targets = kept | dict(zip(added, opened, strict=True))
 
         async def apply() -> None:
-            for target, spec in targets:
-                self._log.reconfigure(target, spec)
+            self._log.replace_targets({targets[number]: spec for number, spec in enumerate(specs)})
 
-        return PreparedChange(apply)
+        def discard() -> None:
+            for target in opened:
+                target.close()
 
-    def _find_target(self, spec: LogTargetSpec, taken: list[LogTarget]) -> LogTarget:
-        """Return the target that a specification is of, wherever that is in the file."""
-        place = spec.location
-        return next(
-            target
-            for target in self._log.targets
-            if target not in taken and replace(target.spec, location=place) == spec
-        )
+        return PreparedChange(apply, discard)
+
+    def _kept_targets(self, specs: tuple[LogTargetSpec, ...]) -> dict[int, LogTarget]:
+        """Return the targets that stay, by the positions of their new specifications."""
+        kept: dict[int, LogTarget] = {}
+        for essence in (_without_place, _without_selection):
+            for number, spec in enumerate(specs):
+                alike = (
+                    target
+                    for target in self._log.targets
+                    if target not in kept.values() and essence(target.spec) == essence(spec)
+                )
+                if number not in kept and (target := next(alike, None)):
+                    kept[number] = target
+        return kept
 
 
-def _changed_targets(case: ReloadCase) -> Iterator[tuple[LogTargetSpec, LogTargetSpec]]:
-    """Yield the old and the new specification of each target that changes, once."""
-    pairs: dict[Location, tuple[LogTargetSpec, LogTargetSpec]] = {}
-    for change in case.changes:
-        old = None if change.before is None else change.before.part
-        new = None if change.after is None else change.after.part
-        if isinstance(old, LogTargetSpec) and isinstance(new, LogTargetSpec):
-            pairs[new.location] = old, new
-    yield from pairs.values()
+def _without_place(spec: LogTargetSpec) -> LogTargetSpec:
+    return replace(spec, location=_NOWHERE)
+
+
+def _without_selection(spec: LogTargetSpec) -> LogTargetSpec:
+    """Return what a target cannot change while it is open."""
+    return replace(
+        spec,
+        level=None,
+        levels=(),
+        include_errors=(),
+        exclude_errors=(),
+        rotation_threshold=None,
+        location=_NOWHERE,
+    )

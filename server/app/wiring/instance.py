@@ -84,7 +84,6 @@ from server.replication.links.mesh_reports import MeshReporter
 from server.replication.links.registry import LinkRegistry
 from server.replication.repair.body_repair import PeerBodyRepair
 from server.statistics.size_summary import sizes
-from server.statistics.statistics_thread import StatisticsThread
 from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.lookups import ValueLookups
 from server.storage.sow.records import NANOSECONDS
@@ -401,7 +400,7 @@ class Instance:
     def _log_source_change(self, path: Path, user: str, change: str) -> None:
         self._log.emit("00-0042", path=path, user=user, change=change)
 
-    def _start_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsThread | None:
+    def _start_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsService | None:
         """Start to sample statistics, if the configuration has an Admin section."""
         admin = self._spec.admin
         if admin is None:
@@ -423,10 +422,10 @@ class Instance:
         )
         self._services.statistics = statistics.statistics_thread
         self._transports.set_statistics(statistics.statistics_thread)
-        return statistics.statistics_thread
+        return statistics
 
     def _open_admin_interface(
-        self, statistics: StatisticsThread, opened: contextlib.AsyncExitStack
+        self, statistics: StatisticsService, opened: contextlib.AsyncExitStack
     ) -> AdminInterface | None:
         """Listen on the address of the admin interface, if any; it answers when all else runs.
 
@@ -449,7 +448,7 @@ class Instance:
             self._engine,
             self._actions,
             self._log.recent,
-            statistics,
+            statistics.statistics_thread,
             secrets,
             self._transports.console_sql,
         )
@@ -458,11 +457,11 @@ class Instance:
             admin,
             self._engine,
             self._services,
-            statistics,
+            statistics.statistics_thread,
             post,
             text,
             console,
-            self._operation_groups(text),
+            self._operation_groups(statistics, text),
             drain,
             self._log.recent,
         )
@@ -474,12 +473,19 @@ class Instance:
         interface.watch_certificates(self._file_watch)
         return interface
 
-    def _operation_groups(self, text: ConfigurationText) -> list[OperationGroup]:
+    def _operation_groups(
+        self, statistics: StatisticsService, text: ConfigurationText
+    ) -> list[OperationGroup]:
         """Return operations of administrators that need more than the services of actions."""
         groups = [log_target_group(LevelOverrides(self._log, self._clock))]
         if self._make_reload_group is not None:
             services = ReloadServices(
-                self._engine, self._transports, self._certificate_check, self._actions, text
+                self._engine,
+                self._transports,
+                self._certificate_check,
+                statistics,
+                self._actions,
+                text,
             )
             groups.append(self._make_reload_group(services))
         return groups

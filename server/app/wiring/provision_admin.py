@@ -32,7 +32,6 @@ from server.queues.topic.status import details
 from server.security import modules as security
 from server.statistics.histograms import distributions
 from server.statistics.resources import CLIENTS
-from server.storage.sow.records import NANOSECONDS
 from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.own_hosts import OwnHosts, own_names
 
@@ -108,9 +107,8 @@ def provision_admin(
         ]
     )
     state = QueueStatePage(monitoring, access, engine_calls, queue_details)
-    interval = admin.interval / NANOSECONDS
     explaining = DiagnosisPages(
-        monitoring, past, access, engine_calls, ClientFactsCollector(engine), interval
+        monitoring, past, access, engine_calls, ClientFactsCollector(engine), statistics
     )
     metrics = MetricsPage(monitoring, access, distributions(engine))
     health = Health(

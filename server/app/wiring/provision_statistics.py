@@ -79,7 +79,7 @@ class StatisticsService:
             sources=[
                 *host_sources(),
                 *process_sources(),
-                *logging_sources(log.targets),
+                *logging_sources(log),
                 CertificatesSource(spec),
             ],
             indexed=indexed,
@@ -101,6 +101,11 @@ class StatisticsService:
         """
         self.statistics_thread.start()
         self.collector.start(sources)
+
+    def set_interval(self, interval_ns: int) -> None:
+        """Take one sample per interval from now on."""
+        self.collector.set_interval(interval_ns / _NANOSECONDS)
+        self.statistics_thread.interval_ms = interval_ns // _MILLISECOND
 
     def close(self) -> None:
         """Stop sampling; samples already taken are stored."""

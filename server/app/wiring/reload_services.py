@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from actions.runner import ActionRunner
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
+    from server.app.wiring.provision_statistics import StatisticsService
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.engine.maintenance.certificate_expiry import CertificateCheck
@@ -23,6 +24,7 @@ class ReloadServices:
         engine: the engine.
         transports: the transports.
         certificate_check: checks the certificates in use.
+        statistics: the statistics.
         actions: the actions.
         shown: the text of the configuration that the admin interface shows.
     """
@@ -30,6 +32,7 @@ class ReloadServices:
     engine: Engine
     transports: TransportTable
     certificate_check: CertificateCheck
+    statistics: StatisticsService
     actions: ActionRunner
     shown: ConfigurationText
 

@@ -61,7 +61,7 @@ class LogTarget(ABC):
         self.override = override
 
     def reconfigure(self, spec: LogTargetSpec) -> None:
-        """Select messages by another configuration, which has been checked."""
+        """Use the selection and the threshold of another configuration, which has been checked."""
         self.spec = spec
         self.excluded_ids = excluded(spec, Problems())
         self.override_level(self.override)

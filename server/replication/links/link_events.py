@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 
@@ -59,16 +60,18 @@ LinkWatcher: TypeAlias = Callable[[LinkDirection], None]
 
 
 class LinkEvents:
-    """The watchers of each event. Watchers are added before the first link, and stay."""
+    """The watchers of each event."""
 
     def __init__(self) -> None:
         self._watchers: dict[LinkEvent, list[LinkWatcher]] = {}
 
-    def watch(self, event: LinkEvent, watcher: LinkWatcher) -> None:
-        """Register a callback for an event."""
-        self._watchers.setdefault(event, []).append(watcher)
+    def watch(self, event: LinkEvent, watcher: LinkWatcher) -> Callable[[], None]:
+        """Register a callback for an event, and return a function that ends that."""
+        watchers = self._watchers.setdefault(event, [])
+        watchers.append(watcher)
+        return partial(watchers.remove, watcher)
 
     def notify(self, event: LinkEvent, direction: LinkDirection) -> None:
         """Notify the watchers of an event."""
-        for watcher in self._watchers.get(event, ()):
+        for watcher in tuple(self._watchers.get(event, ())):
             watcher(direction)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import syslog
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from server.log.targets import ConsoleTarget, FileTarget, SyslogTarget
@@ -12,33 +12,27 @@ from server.statistics.resources import CONSOLE_LOGGERS, FILE_LOGGERS, SYSLOG_LO
 from server.statistics.sample import StatisticsEntry, StatisticsSource
 
 if TYPE_CHECKING:
+    from server.log.event_log import EventLog
     from server.log.targets import LogTarget
     from server.statistics.schema import Resource, StatisticValue
 
 _TargetT = TypeVar("_TargetT", bound="LogTarget")
 
 
-def logging_sources(targets: Sequence[LogTarget]) -> list[StatisticsSource]:
-    """Return the sources of the log's figures.
-
-    Args:
-        targets: in the order of the configuration, in which they are numbered.
-    """
-    consoles: dict[str, ConsoleTarget] = {}
-    files: dict[str, FileTarget] = {}
-    loggers: dict[str, SyslogTarget] = {}
-    for number, target in enumerate(targets, 1):
-        if isinstance(target, ConsoleTarget):
-            consoles[str(number)] = target
-        elif isinstance(target, FileTarget):
-            files[str(number)] = target
-        elif isinstance(target, SyslogTarget):
-            loggers[str(number)] = target
+def logging_sources(log: EventLog) -> list[StatisticsSource]:
+    """Return the sources of the log's figures."""
     return [
-        TargetsSource(CONSOLE_LOGGERS, consoles, _console),
-        FilesSource(files),
-        TargetsSource(SYSLOG_LOGGERS, loggers, _syslog),
+        TargetsSource(CONSOLE_LOGGERS, log, ConsoleTarget, _console),
+        FilesSource(log),
+        TargetsSource(SYSLOG_LOGGERS, log, SyslogTarget, _syslog),
     ]
+
+
+def _find_targets(log: EventLog, kind: type[_TargetT]) -> Iterator[tuple[str, _TargetT]]:
+    """Yield the targets of a kind with their numbers, in the order of the configuration."""
+    for number, target in enumerate(log.targets, 1):
+        if isinstance(target, kind):
+            yield str(number), target
 
 
 class TargetsSource(Generic[_TargetT]):
@@ -46,24 +40,27 @@ class TargetsSource(Generic[_TargetT]):
 
     Args:
         resource: the resource.
-        targets: the targets, by number.
+        log: has the targets.
+        kind: their class.
         read_static_values: returns the values of a target that change with its level only.
     """
 
     def __init__(
         self,
         resource: Resource,
-        targets: Mapping[str, _TargetT],
+        log: EventLog,
+        kind: type[_TargetT],
         read_static_values: Callable[[_TargetT], tuple[StatisticValue, ...]],
     ) -> None:
         self.resource = resource
-        self._targets = targets
+        self._log = log
+        self._kind = kind
         self._read_static_values = read_static_values
         self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for number, target in self._targets.items():
+        for number, target in _find_targets(self._log, self._kind):
             static_values = self._read_static_values(target)
             if self._static_values.get(number) != static_values:
                 self._static_values[number] = static_values
@@ -75,13 +72,13 @@ class FilesSource:
 
     resource: Resource = FILE_LOGGERS
 
-    def __init__(self, targets: dict[str, FileTarget]) -> None:
-        self._targets = targets
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
         self._static_values: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for number, target in self._targets.items():
+        for number, target in _find_targets(self._log, FileTarget):
             static_values = _file(target)
             if self._static_values.get(number) != static_values:
                 self._static_values[number] = static_values
