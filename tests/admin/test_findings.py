@@ -121,10 +121,14 @@ def test_clients_are_slow_after_a_second(seconds: float, verdicts: list[CheckVer
 
 
 def test_queues_are_stuck_after_a_minute() -> None:
-    queues = {"1": {"seconds_behind": 60.0}, "2": {"seconds_behind": 3_600.0, "queue_depth": 7}}
+    queues = {
+        "1": {"seconds_behind": 60.0},
+        "2": {"seconds_behind": 3_600.0, "queue_depth": 7, "consumers": 0},
+    }
     (found,) = wrong(snapshot_findings(instance__queues=queues))
     assert found.name == "queue 2"
-    assert found.value.startswith("7 messages, 12 leased, the oldest for 1.0 h")
+    assert found.value.startswith("7 messages, 12 leased, the oldest for 1.0 h, 0 consumers")
+    assert found.reason == "it has no consumers"
     assert found.page == "queues?sort=seconds_behind&order=desc&id=2"
 
 

@@ -123,7 +123,7 @@ def _client_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[Check
 
 
 def _queue_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[CheckFinding]:
-    rows = [*_rows(snapshot, QUEUES, "seconds_behind", "queue_depth", "backlog")]
+    rows = [*_rows(snapshot, QUEUES, "seconds_behind", "queue_depth", "backlog", "consumers")]
     stuck = [row for row in rows if float(row[1]) > _STUCK_QUEUE_S]
     stuck.sort(key=itemgetter(1), reverse=True)
     yield CheckFinding(
@@ -139,15 +139,15 @@ def _queue_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[CheckF
             f"queue {identity}",
             CheckVerdict.LOOK,
             f"{number(int(depth), 'message')}, {leased} leased, the oldest for"
-            f" {span(float(seconds))}",
-            "consumers do not keep up",
+            f" {span(float(seconds))}, {number(int(consumers), 'consumer')}",
+            "consumers do not keep up" if consumers else "it has no consumers",
             "look at /amps/instance/queues",
             moment(now - float(seconds)),
             f"queues?sort=seconds_behind&order=desc&id={quote(str(identity))}",
             "stuck-queues",
             f"/amps/{QUEUES.path}",
         )
-        for identity, seconds, depth, leased in stuck
+        for identity, seconds, depth, leased, consumers in stuck
     ]
     yield from first_few(findings, "queues")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from server.queues.core.states import FOREIGN
@@ -11,6 +12,7 @@ from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
+    from server.queues.core.counts import QueueCounters
     from server.queues.topic.queue_topic import QueueTopic
     from server.statistics.schema import StatisticValue
     from server.util.clock import Clock
@@ -33,15 +35,15 @@ class QueuesSource:
         ids = topic_ids((topic.name, topic.message_type.name) for topic in topics)
         self._clock = clock
         self._queues = [
-            (name, topic, _static_values_of(topic), topic.core.counters.expired_leases)
+            (name, topic, _static_values_of(topic), replace(topic.core.counters))
             for name, topic in zip(ids, topics, strict=True)
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         now = int(self._clock.steady() * _MICROSECONDS)
-        for name, queue, static_values, expired_before in self._queues:
-            yield StatisticsEntry(name, static_values, _dynamic_values(queue, now, expired_before))
+        for name, queue, static_values, at_start in self._queues:
+            yield StatisticsEntry(name, static_values, _dynamic_values(queue, now, at_start))
 
 
 def _static_values_of(queue: QueueTopic) -> tuple[StatisticValue, ...]:
@@ -54,17 +56,22 @@ def _static_values_of(queue: QueueTopic) -> tuple[StatisticValue, ...]:
     )
 
 
-def _dynamic_values(queue: QueueTopic, now: int, expired_before: int) -> tuple[StatisticValue, ...]:
+def _dynamic_values(
+    queue: QueueTopic, now: int, at_start: QueueCounters
+) -> tuple[StatisticValue, ...]:
     core = queue.core
     lifecycle = core.lifecycle
     entries, counters = lifecycle.entries, core.counters
     leased_at = lifecycle.leases.oldest_leased_at()
     is_empty = entries.head == entries.end
     return (
+        counters.acknowledged - at_start.acknowledged,
         _age(leased_at, now),
         core.leased_count,
+        sum(slot.is_active for slot in core.dispatch.slots.values()),
         len(lifecycle.early_acks),
-        counters.expired_leases - expired_before,
+        counters.enqueued - at_start.enqueued,
+        counters.expired_leases - at_start.expired_leases,
         lifecycle.inactive_count,
         core.depth - entries.state_counts[FOREIGN],
         int(queue.shared_queue.transfers.is_proxy),

@@ -250,7 +250,12 @@ def test_a_queue_has_its_consumers_and_messages(console: Browser, shop: Shop) ->
     console.shows("aside h2", "shipping")
     console.shows("aside .plain-rows", "packing-table")
     console.shows("tr[data-id='shipping!json']", "20")
+    row = "tr[data-id='shipping!json']"
+    console.until(lambda: re.search(r"delivering|late", console.text(row)))
+    console.shows(".chart[aria-label^='Messages of shipping!json per second']")
     shop.consumer.send({"c": "unsubscribe", "cid": "2", "sub_id": "all"})
+    console.shows("tr.marked.bad", "no consumers")
+    assert console.inaccessible() == []
 
 
 def test_the_configuration_is_a_picture_with_numbers(console: Browser, shop: Shop) -> None:

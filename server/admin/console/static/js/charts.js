@@ -85,10 +85,10 @@ export function RangeChoice() {
 
 /**
  * Charts fields of an entry over the range of the page.
- * @param {{ title: string, label: string, path: string[], fields: Record<string, string>, tree: import("./tree.js").Tree }} props
- *   `path` is that of the entry; `fields` are the names of fields by the labels of their lines
+ * @param {{ title: string, label: string, path: string[], fields: Record<string, string>, tree: import("./tree.js").Tree, hasRange?: boolean }} props
+ *   `hasRange` is whether the range is chosen here; `path` is that of the entry; `fields` are the names of fields by the labels of their lines
  */
-export function FieldChart({ title, label, path, fields, tree }) {
+export function FieldChart({ title, label, path, fields, tree, hasRange = true }) {
   const lines = useMemo(
     () =>
       Object.entries(fields).map(([name, field]) => ({
@@ -101,7 +101,7 @@ export function FieldChart({ title, label, path, fields, tree }) {
   const points = useHistory(tree, lines);
   return html`
     <section>
-      <h3 class="with-range">${title} <${RangeChoice} /></h3>
+      <h3 class="with-range">${title} ${hasRange && html`<${RangeChoice} />`}</h3>
       <${Legend} lines=${lines} tree=${tree} format=${brief} />
       <${Chart} points=${points} labels=${Object.keys(fields)} format=${brief} label=${label} />
     </section>

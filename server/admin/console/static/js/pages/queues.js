@@ -1,4 +1,4 @@
-// Queues: depth, leases, the age of the oldest message, expired leases.
+// Queues: state, depth, rates, consumers, leases, and the messages of one.
 
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { FieldChart } from "../charts.js";
@@ -15,11 +15,29 @@ import { OperationButton, operationsAt } from "../operation.js";
 
 const PLACE = "amps/instance/queues";
 
+/** Seconds after which the oldest message is late, as among the findings of the overview. */
+const LATE_S = 60;
+
+/** Return the state of a queue in a word. @param {any} entry */
+function stateOf(entry) {
+  if (!Number(entry.queue_depth)) return "empty";
+  if (!Number(entry.consumers)) return "no consumers";
+  if (Number(entry.seconds_behind) > LATE_S) return "late";
+  return Number(entry.backlog) ? "delivering" : "waiting";
+}
+
+/** @type {Record<string, boolean | "bad">} */
+const MARKS = { "no consumers": "bad", late: "bad", waiting: true };
+
 /** @type {import("../tables/arrange.js").Column[]} */
 const COLUMNS = [
-  { key: "topic", label: "Queue", width: 16 },
-  { key: "message_type", label: "Type", width: 6 },
-  { key: "queue_depth", label: "Depth", kind: "count", width: 7, about: "unacknowledged messages" },
+  { key: "topic", label: "Queue", width: 14 },
+  { key: "message_type", label: "Type", width: 5 },
+  { key: "state", label: "State", width: 9, of: stateOf, about: "late: the oldest message has waited for more than a minute; waiting: no consumer has room or matches" },
+  { key: "queue_depth", label: "Depth", kind: "count", width: 6, about: "unacknowledged messages" },
+  { key: "enqueued_per_sec", label: "Enqueued/s", kind: "rate", width: 8 },
+  { key: "acknowledged_per_sec", label: "Acked/s", kind: "rate", width: 6 },
+  { key: "consumers", label: "Consumers", kind: "count", width: 8 },
   { key: "backlog", label: "Leased", kind: "count", width: 6, about: "messages leased to consumers" },
   { key: "seconds_behind", label: "Oldest", kind: "seconds", width: 7, about: "age of the oldest message" },
   { key: "age_of_oldest_lease", label: "Oldest lease", kind: "seconds", width: 8 },
@@ -29,6 +47,8 @@ const COLUMNS = [
   { key: "transferred_in", label: "Received", kind: "count", width: 7, about: "from other instances" },
   { key: "transferred_out", label: "Passed on", kind: "count", width: 7, about: "to other instances" },
 ];
+
+const STATE = COLUMNS.findIndex((column) => column.key === "state");
 
 /** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
 export function Page({ params, session }) {
@@ -44,7 +64,7 @@ export function Page({ params, session }) {
       <${Found} found=${shown.found} total=${shown.total} what="queues" refusal=${refusal} />
     </${PageHead}>
     <div class=${entry ? "with-beside" : ""}>
-      <${Table} ...${props} label="Queues" columns=${COLUMNS} shown=${shown} empty=${refusal || (wanted.find ? "No queue matches." : "The configuration has no queues.")} />
+      <${Table} ...${props} label="Queues" columns=${COLUMNS} shown=${shown} isMarked=${(/** @type {any[]} */ cells) => MARKS[cells[STATE]] ?? false} empty=${refusal || (wanted.find ? "No queue matches." : "The configuration has no queues.")} />
       ${entry && html`<${Queue} key=${entry.id} entry=${entry} tree=${tree} back=${href("queues", { ...params, id: "" })} session=${session} />`}
     </div>
   `;
@@ -58,6 +78,7 @@ function Queue({ entry, tree, back, session }) {
     <${Aside} title=${visible(entry.topic)} back=${back}>
       <p class="buttons left">${operations.map((operation) => html`<${OperationButton} operation=${operation} session=${session} name=${entry.topic} />`)}</p>
       <${FieldChart} title="Messages" label=${`Messages in ${entry.id}`} path=${[...PLACE.split("/"), entry.id]} fields=${FIELDS} tree=${tree} />
+      <${FieldChart} title="Messages per second" label=${`Messages of ${entry.id} per second`} path=${[...PLACE.split("/"), entry.id]} fields=${RATES} tree=${tree} hasRange=${false} />
       <${Details} id=${entry.id} moment=${tree.moment} />
       <${Values} path=${`/${PLACE}/${name}`} entry=${entry} />
     </${Aside}>
@@ -65,6 +86,7 @@ function Queue({ entry, tree, back, session }) {
 }
 
 const FIELDS = { depth: "queue_depth", leased: "backlog" };
+const RATES = { enqueued: "enqueued_per_sec", acknowledged: "acknowledged_per_sec" };
 
 const MAX_SHOWN_MESSAGES = 20;
 

@@ -30,6 +30,11 @@ export function cellText(column, value) {
   return FORMATS[column.kind ?? "text"](value);
 }
 
+/** Return the class of a marked row. @param {boolean | "bad" | undefined} mark */
+function markOf(mark) {
+  return mark && (mark === "bad" ? "marked bad" : "marked");
+}
+
 /**
  * @param {{
  *   label: string,
@@ -41,7 +46,7 @@ export function cellText(column, value) {
  *   onSort: (key: string, descending: boolean) => void,
  *   onOpen?: (id: string) => void,
  *   onWindow: (first: number, count: number) => void,
- *   isMarked?: (cells: (string | number)[]) => boolean,
+ *   isMarked?: (cells: (string | number)[]) => boolean | "bad",
  *   cellClass?: (id: string, column: import("./arrange.js").Column) => string,
  *   empty?: string,
  * }} props
@@ -102,7 +107,7 @@ export function Table({
       row=${row}
       index=${first + index}
       columns=${columns}
-      tone=${[first + index === active && "active", isMarked?.(row.cells) && "marked"].filter(Boolean).join(" ")}
+      tone=${[first + index === active && "active", markOf(isMarked?.(row.cells))].filter(Boolean).join(" ")}
       isSelected=${row.id === selected}
       classes=${cellClass ? columns.map((column) => cellClass(row.id, column)).join(",") : ""}
       onClick=${click}
