@@ -98,6 +98,9 @@ def _execute_noun(
         name, *words = names
         variables = [_variable(parser, word) for word in words]
         results = [execute_named(instance, noun, name, (), dict(variables))]
+    elif verb == "move":
+        source, target = names
+        results = [execute_named(instance, noun, source, (verb,), {"to": target})]
     elif verb == "check":
         results = [check_path(instance, name) for name in names]
     else:
@@ -112,6 +115,8 @@ def _refuse_wrong_count(
     takes_names = verb != LIST and (noun.metavar or verb == "check")
     if takes_names and not names:
         parser.error(f"{verb} needs a {noun.metavar or 'PATH'}")
+    if verb == "move" and len(names) != len(("from", "to")):
+        parser.error(f"{verb} needs two names, QUEUE and QUEUE")
     if names and not takes_names:
         parser.error(f"{verb} takes no names: {' '.join(names)}")
 

@@ -88,6 +88,8 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
         ("sow compact orders!json", "orders!json has been compacted."),
         ("queue enable-proxied-transfer work", "Proxied transfer of work!json is enabled."),
         ("queue disable-proxied-transfer work", "Proxied transfer of work!json is disabled."),
+        ("queue purge work", "0 messages of work!json have been removed."),
+        ("queue redrive work", "0 dead letters of work!json are back in their queues."),
         ("replication downgrade away", "away is no longer waited for."),
         ("replication upgrade away", "away is waited for again."),
         ("authentication reset", "authentication has been reset."),
@@ -105,6 +107,12 @@ def test_an_operation_is_executed_and_audited(admin: Admin, words: str, said: st
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{said}\n", "")
     if "check" not in words:
         assert admin.server.logs("25-0083")
+
+
+def test_messages_are_moved_between_two_queues(admin: Admin) -> None:
+    done = ctl(admin, "queue", "move", "work", "elsewhere")
+    assert (done.returncode, "There is no queue 'elsewhere'" in done.stderr) == (1, True)
+    assert ctl(admin, "queue", "move", "work").returncode == 2
 
 
 def test_an_action_gets_its_variables(admin: Admin) -> None:

@@ -16,6 +16,7 @@ from server.admin.operations.operation import (
     OperationGroup,
     OperationParameters,
 )
+from server.admin.operations.queues import queue_group
 from server.engine.maintenance.journal_retention import JournalAction
 from server.engine.maintenance.sow_compaction import compact
 from server.queues.topic.report import report
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from actions.requests import RequestedAction
     from actions.services import ActionServices
     from server.engine.session import Session
-    from server.queues.topic.queue_topic import QueueTopic
     from server.replication.links.replication_state import ReplicationState
     from server.storage.sow.topic_records import SowTopicRecords
 
@@ -55,7 +55,7 @@ def groups_of(services: ActionServices, backup_directory: Path) -> list[Operatio
         OperationGroup(("logging",), (_rotate(services),)),
         OperationGroup((), (_minidump(services), backup_operation(services, backup_directory))),
         backup_group(services),
-        _queues(services),
+        queue_group(services),
         _replication(services),
         _sow(services),
         _journals(services),
@@ -164,33 +164,6 @@ def _minidump(services: ActionServices) -> AdminOperation:
         return f"Minidump written to {path}."
 
     return AdminOperation("minidump", "write the state of the process to a file", write)
-
-
-def _queues(services: ActionServices) -> OperationGroup:
-    queues = list(services.engine.topics.queues or ())
-    ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
-    queues_by_id: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
-
-    async def change(enabled: bool, name: str, _parameters: OperationParameters) -> str:
-        _find(queues_by_id, name, "queue").shared_queue.set_proxied(enabled)
-        return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
-
-    return OperationGroup(
-        ("queues",),
-        (
-            AdminOperation(
-                "enable_proxied_transfer",
-                "claim messages of instances that cannot be reached",
-                partial(change, True),
-            ),
-            AdminOperation(
-                "disable_proxied_transfer",
-                "leave messages to the instances that own them",
-                partial(change, False),
-            ),
-        ),
-        lambda: _unnamed_entries(queues_by_id),
-    )
 
 
 def _replication(services: ActionServices) -> OperationGroup:

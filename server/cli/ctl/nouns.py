@@ -84,6 +84,9 @@ NOUNS: Final[Mapping[str, CtlNoun]] = {
             "disable-proxied-transfer": CtlVerb(
                 "disable_proxied_transfer", "leave messages to the instances that own them"
             ),
+            "redrive": CtlVerb("redrive", "return dead letters to the queues that they come from"),
+            "move": CtlVerb("move", "move messages that no consumer has to a second QUEUE"),
+            "purge": CtlVerb("purge", "remove messages that no consumer has"),
         },
     ),
     "sow": CtlNoun(

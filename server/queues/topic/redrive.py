@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from server.queues.topic.acknowledgement import AckTerms, QueueAckHandler
     from server.queues.topic.context import QueueServices
     from server.queues.topic.message_cache import CachedMessage
+    from server.queues.topic.queue_topic import QueueTopic
 
 
 MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
@@ -72,7 +73,7 @@ class RedrivePublishers:
 
 
 class DeadLetterRedrive:
-    """Redrives the dead letters in one queue.
+    """Redrives the dead letters in one queue, and moves messages to other queues.
 
     Args:
         core: the queue, which holds the letters.
@@ -113,16 +114,55 @@ class DeadLetterRedrive:
             JournalUnreadableError: the log cannot be read at the moment.
             JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
         """
+        return self._publish_again(
+            places, terms, lambda message: self._republish(message, may_publish)
+        )
+
+    def move(self, places: Sequence[int], target: QueueTopic, terms: AckTerms) -> int:
+        """Move messages to another queue; other queues over its topics do not take them.
+
+        Args:
+            places: the places of the messages in the queue.
+            target: the other queue, of the same message type.
+            terms: the acknowledgement.
+
+        Returns:
+            The number of moved messages.
+
+        Raises:
+            JournalUnreadableError: the log cannot be read at the moment.
+            JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
+        """
+        topic = target.publish_target
+
+        def publish(message: CachedMessage) -> bool:
+            correlation_id = message.context.correlation_id or None
+            return not topic.publish(
+                (message.body,), self._envelope(target.name, message, correlation_id)
+            )
+
+        return self._publish_again(places, terms, publish)
+
+    def _publish_again(
+        self, places: Sequence[int], terms: AckTerms, publish: Callable[[CachedMessage], bool]
+    ) -> int:
+        """Publish messages again, and acknowledge those for which `publish` returns True."""
         acknowledgeable = [
             place for place in places if self._core.refusal_reason(place, terms.client) is None
         ]
         txids = self._core.lifecycle.entries.txids(acknowledgeable)
-        redriven = [
+        published = [
             place
             for place, message in zip(acknowledgeable, self._read(txids), strict=True)
-            if message is not None and self._republish(message, may_publish)
+            if message is not None and publish(message)
         ]
-        return self._ack_handler.acknowledge_places(redriven, terms)
+        return self._ack_handler.acknowledge_places(published, terms)
+
+    def _envelope(self, queue: str, message: CachedMessage, correlation_id: str | None) -> Envelope:
+        """Return the envelope of a message that only one queue takes."""
+        author = redrive_publisher(self._message_type, queue)
+        user = message.context.user or ""
+        return Envelope(replace(author, user=user), self._services.clock.now(), correlation_id)
 
     def _republish(self, message: CachedMessage, may_publish: MayPublish) -> bool:
         """Publish a letter's message again; return True on success."""
@@ -138,6 +178,5 @@ class DeadLetterRedrive:
             return False
         if not may_publish(original_topic, message.body, context):
             return False
-        author = replace(redrive_publisher(message_type, letter.queue), user=context.user or "")
-        envelope = Envelope(author, self._services.clock.now(), letter.correlation_id or None)
+        envelope = self._envelope(letter.queue, message, letter.correlation_id or None)
         return not topics.find(message_type, original_topic).publish((message.body,), envelope)

@@ -258,6 +258,19 @@ def test_a_queue_has_its_consumers_and_messages(console: Browser, shop: Shop) ->
     assert console.inaccessible() == []
 
 
+def test_messages_of_a_queue_are_purged_when_that_is_confirmed(console: Browser) -> None:
+    console.open("queues?id=shipping!json")
+    console.button("Purge", "aside").click()
+    console.shows("dialog", "Purge shipping!json?")
+    console.type("dialog input[name=filter]", "/id = 999999")
+    assert console.inaccessible() == []
+    console.button("Purge", "dialog").click()
+    console.shows("dialog .good", "0 messages of shipping!json have been removed.")
+    console.button("Close", "dialog").click()
+    for label in ("Redrive", "Move"):
+        console.button(label, "aside")
+
+
 def test_the_configuration_is_a_picture_with_numbers(console: Browser, shop: Shop) -> None:
     console.open("graph")
     console.shows(".picture", "totals")

@@ -67,10 +67,10 @@ function Confirmation({ operation, close }) {
       <p>${operation.text}</p>
       <p><code>POST ${operation.path}</code></p>
       <form ref=${form} onSubmit=${submit}>
-        ${operation.parameters?.map((name) => html`<label class="field">${visible(name)} <input name=${name} autocomplete="off" autofocus=${name === operation.parameters?.[0]} /></label>`)}
+        ${operation.parameters?.map((name) => html`<label class="field">${visible(name)} <input name=${name} autocomplete="off" autofocus=${!operation.isDestructive && name === operation.parameters?.[0]} /></label>`)}
         <p role="status" class=${result && !result.isDone ? "bad" : "good"}>${result?.text ?? ""}</p>
         <div class="buttons">
-          <button type="button" onClick=${close} autofocus=${!operation.parameters?.length}>${result ? "Close" : "Cancel"}</button>
+          <button type="button" onClick=${close} autofocus=${operation.isDestructive || !operation.parameters?.length}>${result ? "Close" : "Cancel"}</button>
           ${!result?.isDone && html`<button class=${operation.isDestructive ? "grave" : "main"} disabled=${isBusy}>${operation.label}</button>`}
         </div>
       </form>

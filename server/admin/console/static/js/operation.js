@@ -14,7 +14,7 @@ export const TOP = "/amps/administrator";
  * @property {string} title
  * @property {string} path  of the group below /amps/administrator
  * @property {string} [place] path of the objects below /amps/instance; none for the instance itself
- * @property {{ name: string, label: string, text: string, isDestructive?: boolean, unless?: (entry: any) => string }[]} operations
+ * @property {{ name: string, label: string, text: string, isDestructive?: boolean, parameters?: string[], unless?: (entry: any) => string }[]} operations
  */
 
 /** @type {OperationGroup[]} */
@@ -55,6 +55,9 @@ export const GROUPS = [
     path: "queues",
     place: "queues",
     operations: [
+      { name: "redrive", label: "Redrive", text: "Dead letters return to the queues that they come from. Other messages stay. With a filter, only those that match.", parameters: ["filter"] },
+      { name: "move", label: "Move", text: "All messages that no consumer has move to another queue, and lose their delivery counts. With a filter, only those that match.", isDestructive: true, parameters: ["to", "filter"] },
+      { name: "purge", label: "Purge", text: "All messages that no consumer has are removed, and do not become dead letters. With a filter, only those that match.", isDestructive: true, parameters: ["filter"] },
       { name: "enable_proxied_transfer", label: "Enable proxied transfer", text: "The queue claims messages of instances that cannot be reached. If such an instance continues, messages may be delivered twice.", isDestructive: true, unless: (entry) => (Number(entry.proxied_transfer) ? "It is enabled." : "") },
       { name: "disable_proxied_transfer", label: "Disable proxied transfer", text: "The queue leaves messages to the instances that own them.", unless: (entry) => (Number(entry.proxied_transfer) ? "" : "It is disabled.") },
     ],
@@ -85,7 +88,7 @@ export const GROUPS = [
  * @returns {import("./dialog.js").Operation[]}
  */
 export function operationsOf(group, id, entry) {
-  return group.operations.map(({ name, label, text, isDestructive, unless }) => {
+  return group.operations.map(({ name, label, text, isDestructive, parameters, unless }) => {
     const names = [...group.path.split("/"), ...(id ? [encodeURIComponent(id)] : []), ...name.split("/")];
     return {
       path: `${TOP}/${names.filter(Boolean).join("/")}`,
@@ -93,6 +96,7 @@ export function operationsOf(group, id, entry) {
       title: `${label}${id ? ` ${visible(id)}` : ""}?`,
       text,
       isDestructive,
+      parameters,
       unless: unless?.(entry),
     };
   });

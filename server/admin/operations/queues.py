@@ -1,0 +1,191 @@
+"""The operations on queues: transfer between instances, and messages that no consumer has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from server.admin.operations.operation import (
+    AdminOperation,
+    OperationError,
+    OperationGroup,
+    OperationParameters,
+)
+from server.expressions.errors import ExpressionError
+from server.expressions.regex.budget import TooCostlyError
+from server.queues.core import AckOutcome, UnmatchedError
+from server.queues.core.inspection import everything
+from server.queues.core.states import AVAILABLE, BEHIND, DELAYED
+from server.queues.topic.acknowledgement import AckTerms
+from server.statistics.sources.names import topic_ids
+from server.storage.journal import JournalUnavailableError, JournalUnreadableError
+
+if TYPE_CHECKING:
+    from actions.services import ActionServices
+    from server.queues.topic.queue_topic import QueueTopic
+
+_Process: TypeAlias = "Callable[[Sequence[int]], int]"
+"""Processes the messages at some places; returns how many of them have left the queue."""
+
+_TERMS: Final = AckTerms(AckOutcome.DONE, client=0)  # no session has this number
+_AT_REST: Final = frozenset((AVAILABLE, DELAYED, BEHIND))
+"""The states of messages that this instance owns, and that no consumer has."""
+
+_BATCH_SIZE: Final = 64
+_PAUSE_S: Final = 0.001
+"""Between two batches, for the processing of other messages."""
+
+
+def queue_group(services: ActionServices) -> OperationGroup:
+    """Return the operations on queues."""
+    all_queues = list(services.engine.topics.queues or ())
+    ids = topic_ids((queue.name, queue.message_type.name) for queue in all_queues)
+    queues: dict[str, QueueTopic] = dict(zip(ids, all_queues, strict=True))
+
+    async def transfer(enabled: bool, name: str, _parameters: OperationParameters) -> str:
+        _find(queues, name).shared_queue.set_proxied(enabled)
+        return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
+
+    async def purge(name: str, parameters: OperationParameters) -> str:
+        queue = _find(queues, name)
+        remove = partial(queue.ack_handler.acknowledge_places, terms=_TERMS)
+        count = await _process(services, queue, parameters, remove)
+        return f"{count:,} messages of {name} have been removed."
+
+    async def redrive(name: str, parameters: OperationParameters) -> str:
+        queue = _find(queues, name)
+        letters = queue.dead_letter_redrive
+        count = await _process(
+            services,
+            queue,
+            parameters,
+            lambda places: letters.redrive(places, _TERMS, lambda *_: True),
+        )
+        return f"{count:,} dead letters of {name} are back in their queues."
+
+    async def move(name: str, parameters: OperationParameters) -> str:
+        queue, target = _find(queues, name), _find_target(queues, name, parameters["to"])
+        count = await _process(
+            services,
+            queue,
+            parameters,
+            lambda places: queue.dead_letter_redrive.move(places, target, _TERMS),
+        )
+        return f"{count:,} messages of {name} have been moved to {target.name}."
+
+    at_rest = "messages that no consumer has"
+    return OperationGroup(
+        ("queues",),
+        (
+            AdminOperation(
+                "enable_proxied_transfer",
+                "claim messages of instances that cannot be reached",
+                partial(transfer, True),
+            ),
+            AdminOperation(
+                "disable_proxied_transfer",
+                "leave messages to the instances that own them",
+                partial(transfer, False),
+            ),
+            AdminOperation(
+                "redrive",
+                "return dead letters to the queues that they come from",
+                redrive,
+                audited_parameters=("filter",),
+            ),
+            AdminOperation(
+                "move",
+                f"move {at_rest} to another queue",
+                move,
+                required_parameters=("to",),
+                audited_parameters=("to", "filter"),
+            ),
+            AdminOperation("purge", f"remove {at_rest}", purge, audited_parameters=("filter",)),
+        ),
+        lambda: dict.fromkeys(queues, ""),
+    )
+
+
+def _find(queues: Mapping[str, QueueTopic], name: str) -> QueueTopic:
+    queue = queues.get(name)
+    if queue is None:
+        raise OperationError(f"There is no queue {name!r} any more.")
+    return queue
+
+
+def _find_target(queues: Mapping[str, QueueTopic], name: str, target: str) -> QueueTopic:
+    """Return the queue that messages are moved to, given by its id or its name.
+
+    Raises:
+        OperationError: there is none of the same message type, or it is the same queue.
+    """
+    message_type = queues[name].message_type.name
+    for candidate_id, queue in queues.items():
+        if target in (candidate_id, queue.name) and queue.message_type.name == message_type:
+            if candidate_id == name:
+                raise OperationError(f"{target} is the queue that the messages are in.")
+            return queue
+    raise OperationError(f"There is no queue {target!r} of the message type {message_type}.")
+
+
+async def _process(
+    services: ActionServices,
+    queue: QueueTopic,
+    parameters: OperationParameters,
+    process: _Process,
+) -> int:
+    """Process the messages at rest that are in a queue now, in time slices.
+
+    Returns:
+        The number of messages that have left the queue.
+
+    Raises:
+        OperationError: the filter is invalid, or the log cannot be read or written.
+    """
+    entries = queue.core.lifecycle.entries
+    end = entries.end  # those that come meanwhile stay
+    count = 0
+    try:
+        for found in _find_places(services, queue, parameters.get("filter", "")):
+            for start in range(0, len(found), _BATCH_SIZE):
+                batch = found[start : start + _BATCH_SIZE]
+                places = [
+                    place for place in batch if place < end and entries.state(place) in _AT_REST
+                ]
+                if places:
+                    count += process(places)
+                await asyncio.sleep(_PAUSE_S)
+                while queue.ack_handler.is_log_backlogged:
+                    await asyncio.sleep(_PAUSE_S)
+    except ExpressionError as error:
+        raise OperationError(f"The filter is invalid: {error}") from None
+    except (
+        JournalUnavailableError,
+        JournalUnreadableError,
+        UnmatchedError,
+        TooCostlyError,
+    ) as error:
+        raise OperationError(f"{error}; {count:,} messages have left {queue.name}.") from None
+    return count
+
+
+def _find_places(
+    services: ActionServices, queue: QueueTopic, filter_text: str
+) -> Iterator[Sequence[int]]:
+    """Yield the places of the messages that match a filter, or of all messages, in batches.
+
+    Raises:
+        ExpressionError: the filter is invalid.
+        UnmatchedError: messages cannot be read at the moment.
+    """
+    if filter_text:
+        expr = services.engine.filter_parser.parse(filter_text)
+        for batch in queue.ack_handler.find_by_filter(expr):
+            yield batch.places
+        return
+    places = everything(queue.core)
+    while some := list(islice(places, _BATCH_SIZE)):
+        yield some
