@@ -2,7 +2,8 @@
 
     make test-long [ROUNDS=60] [SEED=1]
 
-These are the tests marked `long`, and all that hypothesis makes examples for. Their output goes to
+These are the tests marked `long`, also those that `make test` leaves out, and all that hypothesis
+makes examples for. Their output goes to
 build/test-long/, one file for each round. Interrupted, a run goes on with the round at which it
 was; with another SEED, or when all rounds are over, it begins anew.
 """

@@ -14,13 +14,14 @@ from xdist.remote import Producer
 
 from tests.support.bytecode import import_share
 from tests.support.chances import examples
+from tests.support.long_form import leave_out_long
 from tests.support.processes import MARK, Guard, mark_tests
 from tests.support.scheduling import Scheduling, longest_first
 from tests.support.times import Times
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
 # tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
-# for. Tests that do not say how many they try take 30, and 100 in `make test-long`.
+# for. Tests that do not say how many they try take 10, and 100 in `make test-long`.
 settings.register_profile(
     "default",
     max_examples=examples(100),
@@ -74,8 +75,9 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """See `tests.support.processes` and `tests.support.scheduling`."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """See `tests.support.long_form`, `tests.support.processes` and `tests.support.scheduling`."""
+    leave_out_long(config, items)
     mark_tests(items)
     for item in items:
         if "seeds" in getattr(item, "fixturenames", ()):
@@ -88,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",
         action="store_true",
-        help="all topologies, and minutes instead of seconds in searches for leaks",
+        help="also the tests of `make test-long` alone, and minutes instead of seconds for leaks",
     )
     parser.addoption(
         "--times",

@@ -65,7 +65,7 @@ class FileStoreMachine(StoreMachine):
 
 TestFilePublishStore = FileStoreMachine.TestCase
 TestFilePublishStore.settings = settings(
-    max_examples=examples(40, 40), stateful_step_count=30, deadline=None
+    max_examples=examples(40, 16), stateful_step_count=30, deadline=None
 )
 
 

@@ -277,7 +277,7 @@ def test_messages_sent_together_mean_what_they_mean_one_by_one(
         ("mixed/jobs", "own", "stored/c", "stored/d", "plain/x"),
     ],
 )
-@settings(max_examples=examples(100, 8), deadline=None)
+@settings(max_examples=examples(100, 4), deadline=None)
 @given(st.data(), st.sampled_from(ACKS))
 def test_topics_of_all_kinds_share_batches(
     server: RunningServer, topics: tuple[str, ...], heard: str, data: st.DataObject, acks: str

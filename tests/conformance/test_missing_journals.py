@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.long_form import spread
 from tests.support.raw import QUICK_ACKS
 from tests.support.server import (
     CONFIGURATION,
@@ -110,7 +111,7 @@ def files_of_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("loss", FILE_LOSSES)
+@pytest.mark.parametrize("loss", spread(tuple(FILE_LOSSES), 3))
 def test_records_that_were_in_journals_that_are_gone_are_told(
     files_of_records: Path, tmp_path: Path, loss: str
 ) -> None:

@@ -185,7 +185,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=examples(20, 12), deadline=None)
+@settings(max_examples=examples(20, 5), deadline=None)
 @given(st.lists(STEP, min_size=10, max_size=40))
 def test_a_mirror_has_the_groups(steps: list[Step]) -> None:
     """After every step, for readers whose query has ended."""
@@ -194,7 +194,7 @@ def test_a_mirror_has_the_groups(steps: list[Step]) -> None:
     world.check_query()
 
 
-@settings(max_examples=examples(10, 6), deadline=None)
+@settings(max_examples=examples(10, 3), deadline=None)
 @given(st.lists(STEP, min_size=10, max_size=40))
 def test_a_conflated_mirror_has_the_groups_in_the_end(steps: list[Step]) -> None:
     """Once everything that waited has been sent."""

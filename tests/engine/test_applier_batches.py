@@ -225,7 +225,7 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=examples(60, 20), deadline=None)
+@settings(max_examples=examples(60, 8), deadline=None)
 @given(
     setting=SETTINGS,
     viewed=st.booleans(),

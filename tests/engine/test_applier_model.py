@@ -128,7 +128,7 @@ def records(replica: Replica) -> dict[str, tuple[bytes, str]]:
 
 
 @given(STEPS)
-@settings(max_examples=examples(60, 20), deadline=None)
+@settings(max_examples=examples(60, 8), deadline=None)
 def test_all_instances_have_everything_once(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory))

@@ -11,7 +11,7 @@ from tests.support.chances import examples
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(20, 8)))
+@pytest.mark.parametrize("seed", range(examples(20, 4)))
 def test_it_is_never_said_of_a_number_that_is_not(seed: int) -> None:
     random = Random(seed)
     watermarks, settled, txid = DurableWatermarks(), 0, 0

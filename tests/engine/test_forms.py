@@ -197,7 +197,7 @@ def test_models_hold_as_it_is_written() -> None:
     done = subprocess.run(
         command + [f"tests/{model}" for model in MODELS],
         cwd=ROOT,
-        env=os.environ | ENVIRONMENT | {MOST_EXAMPLES: "6"},
+        env=os.environ | ENVIRONMENT | {MOST_EXAMPLES: "3"},
         capture_output=True,
         text=True,
         check=False,

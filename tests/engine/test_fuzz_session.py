@@ -39,7 +39,7 @@ def serves_others(core: Core) -> bool:
     return [body for _, body in subscriber.take_frames()] == [b"{}"]
 
 
-@settings(max_examples=examples(100, 50))
+@settings(max_examples=examples(100, 20))
 @given(st.lists(st.binary(max_size=60), max_size=4), st.booleans())
 def test_random_bytes(chunks: list[bytes], logged_on: bool) -> None:
     """Bytes that mean nothing."""
@@ -51,7 +51,7 @@ def test_random_bytes(chunks: list[bytes], logged_on: bool) -> None:
     assert serves_others(core)
 
 
-@settings(max_examples=examples(100, 50))
+@settings(max_examples=examples(100, 20))
 @given(
     st.lists(st.tuples(HEADERS, st.binary(max_size=10)), max_size=8),
     st.booleans(),

@@ -82,7 +82,7 @@ def bodies_of(peer: CorePeer) -> list[bytes]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=examples(60, 20), deadline=None)
+@settings(max_examples=examples(60, 8), deadline=None)
 @given(case=st.tuples(PERMITS, SELECTS, st.none() | FILTERS, SELECTS, BODIES))
 def test_what_is_delivered_is_what_both_let_through(
     way: str,
@@ -368,7 +368,7 @@ GROUPED = f",projection=[{PROJECTION}],grouping=[/n]"
 
 
 @pytest.mark.parametrize("options", ["", GROUPED])
-@settings(max_examples=examples(70, 20), deadline=None)
+@settings(max_examples=examples(70, 8), deadline=None)
 @given(steps=st.lists(STEP, min_size=15, max_size=40))
 def test_a_limited_mirror_is_what_may_be_seen(options: str, steps: list[Step]) -> None:
     """After every step, for readers whose query has ended."""
@@ -376,7 +376,7 @@ def test_a_limited_mirror_is_what_may_be_seen(options: str, steps: list[Step]) -
 
 
 @pytest.mark.parametrize("options", [",conflation=500ms", f",conflation=500ms{GROUPED}"])
-@settings(max_examples=examples(40, 20), deadline=None)
+@settings(max_examples=examples(40, 8), deadline=None)
 @given(steps=st.lists(STEP, min_size=15, max_size=40))
 def test_a_limited_conflated_mirror_is_that_in_the_end(options: str, steps: list[Step]) -> None:
     """Once everything that waited has been sent."""

@@ -69,7 +69,7 @@ def encode(body: dict[str, Any]) -> bytes:
     return json.dumps(body).encode()
 
 
-@settings(max_examples=examples(100, 50))
+@settings(max_examples=examples(100, 20))
 @given(st.lists(FILTERS, min_size=1, max_size=12), st.lists(BODIES, min_size=1, max_size=4))
 def test_filters_match_together_as_they_do_alone(
     texts: list[str], bodies: list[dict[str, Any]]
@@ -86,7 +86,7 @@ def test_filters_match_together_as_they_do_alone(
         assert len(matched) == len(expected)
 
 
-@settings(max_examples=examples(100, 50))
+@settings(max_examples=examples(100, 20))
 @given(
     st.lists(st.tuples(st.booleans(), FILTERS, st.integers(0, 100)), max_size=40),
     st.lists(BODIES, min_size=2, max_size=2),

@@ -136,7 +136,7 @@ TURNED_WHILE_BUSY: list[Step] = [
 ]
 
 
-@settings(max_examples=examples(70, 20), deadline=None)
+@settings(max_examples=examples(70, 8), deadline=None)
 @given(st.lists(STEP, min_size=20, max_size=50))
 @example(TURNED_WHILE_BUSY)
 def test_a_mirror_is_the_page(steps: list[Step]) -> None:
@@ -144,7 +144,7 @@ def test_a_mirror_is_the_page(steps: list[Step]) -> None:
     PagedWorld().stays_right(steps)
 
 
-@settings(max_examples=examples(30, 20), deadline=None)
+@settings(max_examples=examples(30, 8), deadline=None)
 @given(st.lists(STEP, min_size=20, max_size=50))
 def test_a_conflated_mirror_is_the_page_in_the_end(steps: list[Step]) -> None:
     """Once everything that waited has been sent."""

@@ -189,7 +189,7 @@ class QueryAndSubscribe(RuleBasedStateMachine):
 
 
 TestQueryAndSubscribe = QueryAndSubscribe.TestCase
-TestQueryAndSubscribe.settings = settings(max_examples=examples(60, 20), stateful_step_count=40)
+TestQueryAndSubscribe.settings = settings(max_examples=examples(60, 8), stateful_step_count=40)
 
 
 class ConflatedQueryAndSubscribe(QueryAndSubscribe):
@@ -211,7 +211,7 @@ class ConflatedQueryAndSubscribe(QueryAndSubscribe):
 
 TestConflatedQueryAndSubscribe = ConflatedQueryAndSubscribe.TestCase
 TestConflatedQueryAndSubscribe.settings = settings(
-    max_examples=examples(60, 20), stateful_step_count=40
+    max_examples=examples(60, 8), stateful_step_count=40
 )
 
 

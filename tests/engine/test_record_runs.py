@@ -200,7 +200,7 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=examples(40, 20), deadline=None)
+@settings(max_examples=examples(40, 8), deadline=None)
 @given(
     setting=SETTINGS,
     connections=st.lists(some_of(INDIFFERENT, 3), max_size=3),

@@ -207,6 +207,4 @@ class Replays(RuleBasedStateMachine):
 
 TestReplays = Replays.TestCase
 
-TestReplays.settings = settings(
-    max_examples=examples(40, 20), stateful_step_count=30, deadline=None
-)
+TestReplays.settings = settings(max_examples=examples(40, 8), stateful_step_count=30, deadline=None)

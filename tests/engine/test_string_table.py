@@ -19,7 +19,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["set", "delete"]), KEYS, st.integers
 ASKED = st.lists(KEYS, max_size=150)
 
 
-@settings(max_examples=examples(300, 40), deadline=None)
+@settings(max_examples=examples(300, 16), deadline=None)
 @given(STEPS, ASKED)
 def test_it_has_what_a_dictionary_has(
     steps: list[tuple[str, Hashable, int]], asked: list[Hashable]

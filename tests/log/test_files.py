@@ -180,9 +180,7 @@ def test_a_rotation_to_the_same_name_truncates(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.log") == ["message 02"]
 
 
-@settings(
-    max_examples=examples(40, 20), suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(40, 8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     threshold=st.integers(1, 1_000),
     sizes=st.lists(st.integers(0, 300), max_size=30),

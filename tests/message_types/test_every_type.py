@@ -80,7 +80,7 @@ def expected(kind: MessageType, document: dict[str, Value]) -> dict[str, Value]:
 
 
 @rebuilding
-@settings(max_examples=examples(40, 20))
+@settings(max_examples=examples(40, 8))
 @given(document=documents)
 def test_what_is_built_is_read_again(kind: MessageType, document: dict[str, Value]) -> None:
     assert read(kind, build(kind, document)) == expected(kind, document)
@@ -120,7 +120,7 @@ def test_a_null_counts_in_a_delta_only_where_it_is_to(kind: MessageType) -> None
 
 
 @rebuilding
-@settings(max_examples=examples(40, 20))
+@settings(max_examples=examples(40, 8))
 @given(stored=documents, delta=documents)
 def test_merge_overwrites_and_keeps(
     kind: MessageType, stored: dict[str, Value], delta: dict[str, Value]
@@ -130,7 +130,7 @@ def test_merge_overwrites_and_keeps(
 
 
 @rebuilding
-@settings(max_examples=examples(40, 20))
+@settings(max_examples=examples(40, 8))
 @given(previous=documents, delta=documents)
 def test_difference_holds_just_what_changed_and_merges_back(
     kind: MessageType, previous: dict[str, Value], delta: dict[str, Value]
@@ -158,7 +158,7 @@ def test_difference_holds_the_keys(kind: MessageType) -> None:
 
 
 @rebuilding
-@settings(max_examples=examples(40, 20))
+@settings(max_examples=examples(40, 8))
 @given(document=documents, changes=documents)
 def test_updated_fields_are_read_and_the_others_untouched(
     kind: MessageType, document: dict[str, Value], changes: dict[str, Value]

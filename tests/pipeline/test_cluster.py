@@ -19,6 +19,7 @@ from tests.pipeline.clusters import cluster
 from tests.pipeline.spark_commands import AT_START, run_spark
 from tests.pipeline.test_exactly_once import assert_once
 from tests.pipeline.topics import logged, publish, uri
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import RunningServer
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +137,7 @@ def run(server: RunningServer, quick_python: None, tmp_path_factory: pytest.Temp
     return Run(done.stdout, directory, master)
 
 
+@ONLY_LONG
 def test_executors_have_what_the_archive_has(run: Run, server: RunningServer) -> None:
     """They read and write; without the archive, a line says what they need."""
     place, rows = json.loads(run.output.splitlines()[-1])
@@ -148,6 +150,7 @@ def test_executors_have_what_the_archive_has(run: Run, server: RunningServer) ->
     assert "--conf spark.executorEnv.PYTHONPATH=amperage" in after
 
 
+@ONLY_LONG
 def test_rows_are_there_once_where_tasks_run_twice(run: Run, server: RunningServer) -> None:
     """Slow tasks are tried on the other machine, while the first try goes on."""
     assert (run.directory / "attempt-1").exists(), "no task was started a second time"

@@ -19,6 +19,7 @@ from pipeline.amps.options import read_options
 from pipeline.cli import main
 from pipeline.errors import PipelineError
 from tests.pipeline.spark_commands import AT_START
+from tests.support.long_form import spread
 from tests.support.server import ROOT, RunningServer, environment, free_port, running_server
 from tests.transports.support import Authority, transport
 
@@ -155,7 +156,7 @@ CONFIGURED: Final[dict[str, list[str]]] = {
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("user", [f"ann:{WRONG}@", ""])
+@pytest.mark.parametrize("user", spread([f"ann:{WRONG}@", ""], 1))
 @pytest.mark.parametrize("job", CONFIGURED)
 def test_a_job_that_may_not_log_on_says_where_and_why_in_a_line(
     guarded: RunningServer,

@@ -38,6 +38,7 @@ from tests.pipeline.topics import (
     uri,
     writing,
 )
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import (
     CONFIGURATION,
     RunningServer,
@@ -300,16 +301,16 @@ ROWS = 3_000
 """Six batches of the stream above."""
 
 
-@pytest.mark.long
+@ONLY_LONG
 @pytest.mark.usefixtures("quick_python")
 def test_a_driver_that_is_killed_and_goes_on_elsewhere(
-    server: RunningServer, tmp_path: Path, pytestconfig: pytest.Config
+    server: RunningServer, tmp_path: Path
 ) -> None:
-    """The second run has the first one's checkpoint; in long runs, executors in processes, too.
+    """The second run has the first one's checkpoint, and executors in processes of their own.
 
     A stream whose tasks run in executors is also in `test_cluster`.
     """
-    cluster = "local-cluster[2,1,512]" if pytestconfig.getoption("--long") else "local[2]"
+    cluster = "local-cluster[2,1,512]"
     publish(server, "log-cluster-in", [{"id": i} for i in range(ROWS)])
     script = tmp_path / "follow_and_publish.py"
     script.write_text(COPY)

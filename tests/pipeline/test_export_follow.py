@@ -28,6 +28,7 @@ from tests.pipeline.journals import Writer, journal
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import WAIT_SECONDS
 from tests.pipeline.topics import publish, uri
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import RunningServer
 
 COLUMNS = "id BIGINT, symbol STRING"
@@ -255,13 +256,11 @@ class Reader:
         self._connection.close()
 
 
-@pytest.mark.long
+@ONLY_LONG
 @pytest.mark.usefixtures("quick_python")
-def test_a_table_is_right_whenever_its_job_is_killed(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_a_table_is_right_whenever_its_job_is_killed(tmp_path: Path) -> None:
     """Killed again and again, while the log grows and somebody reads."""
-    kills, more = (2, 2_000) if pytestconfig.getoption("--long") else (1, 1_200)
+    kills, more = 2, 2_000
     source, table = tmp_path / "journal", tmp_path / "table"
     rows, chance = 0, random.Random(5)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.pipeline.journals import journal
 from tests.pipeline.spark_commands import run_spark
 from tests.pipeline.topics import logged, publish, uri
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import RunningServer
 
 PROGRAM = """
@@ -72,6 +73,7 @@ SELECT 'sum', sum(qty) FROM typed;
 """
 
 
+@ONLY_LONG
 @pytest.mark.usefixtures("quick_python")
 def test_sql_is_typed_into_spark_sql(server: RunningServer, tmp_path: Path) -> None:
     publish(server, "sow-typed", [{"id": number, "qty": number} for number in (1, 2, 3)])

@@ -24,6 +24,7 @@ from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import until
 from tests.pipeline.topics import logged, publish, uri
 from tests.pipeline.topics import records as state_records
+from tests.support.long_form import spread
 from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -495,7 +496,7 @@ UNKNOWN: Final = [
 
 
 @pytest.mark.parametrize(("topic", "said"), UNKNOWN)
-@pytest.mark.parametrize("job", ["history", "stats", "replay"])
+@pytest.mark.parametrize("job", spread(["history", "stats", "replay"], 1))
 @pytest.mark.parametrize("kind", [0, 1], ids=["journals", "export"])
 def test_a_topic_that_nobody_knows_is_told_with_those_like_it(
     of_many_topics: tuple[Path, Path],

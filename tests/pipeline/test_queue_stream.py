@@ -26,6 +26,7 @@ from pipeline.errors import PipelineError
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.topics import publish, streaming, uri
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import (
     CONFIGURATION,
     RunningServer,
@@ -288,6 +289,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
 """
 
 
+@ONLY_LONG
 @pytest.mark.usefixtures("quick_python")
 def test_drivers_that_are_killed_work_each_message_off_once(
     server: RunningServer, tmp_path: Path

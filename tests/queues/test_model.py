@@ -223,6 +223,6 @@ class RandomWork(RuleBasedStateMachine):
 
 
 RandomWork.TestCase.settings = run_with(
-    max_examples=examples(150, 40), stateful_step_count=40, deadline=None
+    max_examples=examples(150, 16), stateful_step_count=40, deadline=None
 )
 TestRandomWork = RandomWork.TestCase

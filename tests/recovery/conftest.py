@@ -6,10 +6,8 @@ from typing import Final
 
 import pytest
 
-_LOGS: Final = 2
-"""Logs of a usual run: the power fails in every second one."""
-
-_LOGS_LONG: Final = 4
+_LOGS: Final = 4
+"""Logs of a long run: the power fails in every second one. Usual runs have one of these."""
 
 _KILLS_OF_ONE_LOG: Final = 3
 _KILLS_OF_ONE_LOG_LONG: Final = 10
@@ -20,7 +18,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests that have a parameter `log_number` once for each log."""
     if "log_number" in metafunc.fixturenames:
         is_long = metafunc.config.getoption("--long")
-        metafunc.parametrize("log_number", range(_LOGS_LONG if is_long else _LOGS))
+        metafunc.parametrize("log_number", range(_LOGS) if is_long else [1])
 
 
 @pytest.fixture

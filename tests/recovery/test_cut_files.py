@@ -18,6 +18,7 @@ import pytest
 
 from tests.recovery.test_set_back import delete, publish, records_of
 from tests.support.clocks import WallClock
+from tests.support.long_form import spread
 from tests.support.moments import now
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer, free_port, running_server
@@ -158,7 +159,7 @@ def chained_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("cut", CHAIN_CUTS)
+@pytest.mark.parametrize("cut", spread(tuple(CHAIN_CUTS), 5))
 def test_chained_ids_come_back_from_the_log(chained_files: Path, tmp_path: Path, cut: str) -> None:
     """Chains go on with the records that they had, and the log says what was missing."""
     change, said, lost = CHAIN_CUTS[cut]
@@ -344,7 +345,7 @@ def noted_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, WallClo
 
 
 @pytest.mark.parametrize("name", NOTES)
-@pytest.mark.parametrize("cut", SIDE_FILE_CUTS)
+@pytest.mark.parametrize("cut", spread(tuple(SIDE_FILE_CUTS), 2))
 def test_without_a_note_beside_the_log_nothing_of_it_is_lost(
     noted_files: tuple[Path, WallClock], tmp_path: Path, name: str, cut: str
 ) -> None:

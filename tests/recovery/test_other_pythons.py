@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.long_form import spread
 from tests.support.server import (
     CONFIGURATION,
     RunningServer,
@@ -54,7 +55,7 @@ def run(interpreter: str, directory: Path, *words: str) -> subprocess.Popen[byte
         )
 
 
-@pytest.mark.parametrize("interpreter", INTERPRETERS)
+@pytest.mark.parametrize("interpreter", spread(INTERPRETERS, 1))
 def test_a_server_starts_again_with_its_records(tmp_path: Path, interpreter: str) -> None:
     port = free_port()
     text = CONFIGURATION.format(port=port, elements=ELEMENTS, transports="", level="info")

@@ -12,6 +12,7 @@ import pytest
 from amperage.wire.bookmarks import client_hash
 from server.cli import amps_journal_dump, amps_queues_ack_dump
 from server.storage.journal import Journal, JournalEntryKind, JournalSettings
+from tests.support.long_form import spread
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 
@@ -91,7 +92,7 @@ STARTS: Final = [
 
 
 @pytest.mark.parametrize(("before", "after", "is_forgotten", "expected"), STARTS)
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize("how", spread([signal.SIGKILL, signal.SIGTERM], 1))
 def test_where_a_queue_begins(
     tmp_path: Path,
     before: str,

@@ -12,6 +12,7 @@ import pytest
 from tests.recovery.test_failover import replay
 from tests.support.chances import chance_of
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
+from tests.support.long_form import ONLY_LONG
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.small_disk import small_disk
 from tests.support.sow import query
@@ -188,14 +189,12 @@ def test_a_bookmark_of_one_instance_leads_to_the_same_place_at_the_other(tmp_pat
                 assert found == marks[place + 1 :]
 
 
-@pytest.mark.long
+@ONLY_LONG
 @pytest.mark.timeout(300)
-def test_catching_up_is_interrupted_again_and_again(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_catching_up_is_interrupted_again_and_again(tmp_path: Path) -> None:
     """Either is killed while one without any messages gets them; they go on from there."""
     chance = chance_of()
-    count, kills = (40_000, 6) if pytestconfig.getoption("--long") else (20_000, 3)
+    count, kills = 40_000, 6
     with cluster(tmp_path, PAIR) as pair:
         one, other = pair
         one.start()

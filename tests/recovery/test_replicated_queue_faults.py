@@ -24,6 +24,7 @@ from tests.recovery.test_replication_faults import TROUBLES, Trouble, small_disk
 from tests.replication.topologies import TOPOLOGIES
 from tests.support.chances import chance_of
 from tests.support.cluster import Instance, cluster
+from tests.support.long_form import spread
 from tests.support.raw import QUICK_ACKS
 from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
@@ -129,7 +130,7 @@ def is_empty(instance: Instance) -> bool:
         return not query(peer, "jobs").messages
 
 
-@pytest.mark.parametrize("name", ["pair", "chain"])
+@pytest.mark.parametrize("name", spread(["pair", "chain"], 1))
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_each_job_is_done_and_none_is_left(tmp_path: Path, name: str) -> None:

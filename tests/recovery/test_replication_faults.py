@@ -41,7 +41,7 @@ from tests.support.waiting import wait_until
 TROUBLES: Final = 8
 """How often something happens in a run."""
 
-USUAL: Final = ("async", "chain", "mesh")
+USUAL: Final = ("mesh",)
 """Topologies of usual runs: one asynchronous, one that passes messages on, one with two ways."""
 
 _MEGABYTES: Final = 120

@@ -21,6 +21,7 @@ from tests.recovery.large_messages import ELEMENTS, SIZE, Publisher, log_on, rep
 from tests.recovery.test_mended_log import flip, spoil
 from tests.replication.topologies import Topology, both
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
+from tests.support.long_form import spread
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.small_disk import small_disk
@@ -121,13 +122,13 @@ REFUSALS: Final = {
 }
 
 ENDS: Final[dict[str, signal.Signals | None]] = {
-    "not": None,
     "killed": signal.SIGKILL,
+    "not": None,
     "stopped": signal.SIGTERM,
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", spread(tuple(ENDS), 1))
 @pytest.mark.parametrize("why", REFUSALS)
 def test_a_publisher_is_told_again_until_it_goes_on(tmp_path: Path, why: str, end: str) -> None:
     refuse, answer = REFUSALS[why]

@@ -173,7 +173,7 @@ def mutated(message: str, mutations: list[tuple[int, int, str]]) -> str:
     return message
 
 
-@settings(max_examples=examples(2000, 200), deadline=None)
+@settings(max_examples=examples(2000, 80), deadline=None)
 @given(first=MESSAGES, final=MESSAGES, mutations=MUTATIONS, binding=st.booleans())
 def test_only_the_right_proof_is_accepted(
     first: str, final: str, mutations: list[tuple[int, int, str]], binding: bool

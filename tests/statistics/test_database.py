@@ -205,7 +205,7 @@ def test_fields_that_a_later_version_has_are_added(tmp_path: Path) -> None:
         assert values(CLIENTS, "1", "transport")[0] == (old.timestamp, "")
 
 
-@settings(max_examples=examples(60, 25), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abcd"), st.integers(0, 1 << 40), max_size=4), max_size=12

@@ -14,7 +14,7 @@ MOST_EXAMPLES: Final = "AMPERAGE_MOST_EXAMPLES"
 """The variable with the largest number of examples, where a test runs others in another form."""
 
 
-def examples(count: int, usual: int = 30) -> int:
+def examples(count: int, usual: int = 10) -> int:
     """Return how many examples hypothesis, or a test of seeds, tries: `count` in `make test-long`.
 
     Args:

@@ -59,6 +59,9 @@ _OWN_SPARK: Final = (
 """These start Sparks of their own, two at a time: Spark gives up a Python process that has not
 begun after 10 seconds, which is soon where many Sparks start at once."""
 
+_WITH_BROWSER: Final = "tests/admin/console/"
+"""These share a browser, whose start takes three seconds of a processor."""
+
 _EACH_ALONE: Final = (
     "tests/recovery/test_failover.py",
     "tests/recovery/test_kills.py",
@@ -69,7 +72,10 @@ _EACH_ALONE: Final = (
 )
 """These take long, all of a file together, and share nothing."""
 
-_FIRST: Final = (_WITH_SPARK, "tests/test_packaging.py", "tests/recovery/", "tests/soak/")
+_FIRST: Final = (
+    *(_WITH_SPARK, _WITH_BROWSER),
+    *("tests/test_packaging.py", "tests/recovery/", "tests/soak/"),
+)
 """What takes longest begins first, so that no process is left with it in the end."""
 
 
@@ -79,6 +85,8 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_EACH_ALONE):
             return nodeid
+        if nodeid.startswith(_WITH_BROWSER):
+            return _WITH_BROWSER
         return _spark(nodeid) or nodeid.partition("::")[0]
 
 

@@ -88,7 +88,7 @@ def test_messages_arrive_as_encoded(messages: list[bytes], deflate: bool, as_tex
             bytes(event.data).decode()
 
 
-@settings(max_examples=examples(300, 60))
+@settings(max_examples=examples(300, 24))
 @given(st.lists(st.binary(max_size=100), max_size=20), st.booleans())
 def test_garbage_is_survived(chunks: list[bytes], deflate: bool) -> None:
     """Any bytes after the handshake give frames or one error, and the rest is passed over."""
@@ -103,7 +103,7 @@ def test_garbage_is_survived(chunks: list[bytes], deflate: bool) -> None:
     assert server.encode(struct.pack(">I", 2) + b"{}", as_text=True) == b""
 
 
-@settings(max_examples=examples(300, 60))
+@settings(max_examples=examples(300, 24))
 @given(
     st.lists(st.tuples(st.sampled_from([0, 1, 2, 8, 9, 10, 3]), st.integers(0, 255), cuts)),
     st.booleans(),
@@ -118,7 +118,7 @@ def test_odd_frames_are_survived(odd: list[tuple[int, int, list[int]]], deflate:
         server.take_output()
 
 
-@settings(max_examples=examples(300, 60))
+@settings(max_examples=examples(300, 24))
 @given(st.lists(st.binary(max_size=300), max_size=10), st.booleans())
 def test_handshakes_survive_anything(chunks: list[bytes], begins_well: bool) -> None:
     """Whatever comes before the handshake is complete is a request, waited for, or refused."""
@@ -160,7 +160,7 @@ def deliver(
     return pieces(sent, where) if way == "cut" else [sent]
 
 
-@settings(max_examples=examples(200, 60))
+@settings(max_examples=examples(200, 24))
 @given(
     st.sampled_from(["text", "binary"]),
     st.lists(st.tuples(headers, st.lists(st.binary(max_size=50), max_size=4)), max_size=6),
@@ -190,7 +190,7 @@ def test_commands_in_parts_arrive_as_sent(
     assert not server.has_partial_frame
 
 
-@settings(max_examples=examples(200, 60))
+@settings(max_examples=examples(200, 24))
 @given(st.lists(st.binary(max_size=100), max_size=6), ways, cuts, cuts, st.booleans())
 def test_streams_in_messages_arrive_as_sent(
     contents: list[bytes], way: str, where: list[int], edges: list[int], deflate: bool
@@ -243,7 +243,7 @@ def test_frames_are_sent_in_parts(
     )
 
 
-@settings(max_examples=examples(300, 60))
+@settings(max_examples=examples(300, 24))
 @given(
     st.sampled_from([b"text", b"binary", b"\x00\x00\x00\x02{}", b"{}"]),
     st.lists(st.tuples(st.binary(max_size=12) | st.just(b"\x02\x00\x00\x00"), st.booleans())),

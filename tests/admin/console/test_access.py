@@ -14,6 +14,7 @@ from server.admin.console.log_tail import MAX_LOG_FOLLOWERS
 from tests.admin.console.browser import Browser
 from tests.admin.console.test_documents import follow
 from tests.admin.support import Admin, running_admin
+from tests.support.long_form import spread
 from tests.support.waiting import wait_until
 
 LOGON: Final = """
@@ -40,21 +41,13 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
         yield running
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "clients",
-        "subscriptions",
-        "topics",
-        "queues",
-        "replication",
-        "journals",
-        "graph",
-        "actions",
-        "log",
-        "administration",
-    ],
+PATHS: Final = (
+    *("clients", "subscriptions", "topics", "queues", "replication", "journals", "graph"),
+    *("actions", "log", "administration"),
 )
+
+
+@pytest.mark.parametrize("path", spread(PATHS, 4))
 def test_what_may_not_be_seen_is_not_said_to_be_nothing(
     browser: Browser, admin: Admin, path: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.admin.console.browser import Browser
 from tests.admin.console.servers import ODD_NAME, WEBSOCKET, Shop, running_shop
 from tests.admin.support import running_admin
+from tests.support.long_form import spread
 from tests.support.server import free_port, running_configuration
 from tests.support.waiting import wait_until
 
@@ -191,7 +192,7 @@ BODIES: Final = [
 ]
 
 
-@pytest.mark.parametrize(("message_type", "body", "shown"), BODIES)
+@pytest.mark.parametrize(("message_type", "body", "shown"), spread(BODIES, 6, several=True))
 def test_bodies_of_all_types_are_readable_and_inert(
     console: Browser, shop: Shop, message_type: str, body: bytes, shown: str
 ) -> None:

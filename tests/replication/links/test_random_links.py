@@ -179,7 +179,7 @@ def contents(log: Log) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(80, 25)))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_in_the_end_both_have_everything(seed: int) -> None:
     trouble = Trouble(seed)
     for _ in range(STEPS):

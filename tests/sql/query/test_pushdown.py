@@ -17,6 +17,7 @@ from server.sql.query.errors import SqlError
 from server.sql.query.execution import QueryEngine
 from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import ORDERS, POSITIONS, MemorySource, Record, run
+from tests.support.chances import examples
 
 pytestmark = pytest.mark.process
 
@@ -159,7 +160,7 @@ CONDITIONS: Final = st.recursive(
 
 
 @settings(
-    max_examples=200,
+    max_examples=examples(200, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -171,7 +172,7 @@ def test_random_conditions_select_the_same_rows(engine: QueryEngine, condition: 
     assert not isinstance(rows, str)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(condition=CONDITIONS, other=CONDITIONS)
 def test_random_joins_select_the_same_rows(engine: QueryEngine, condition: str, other: str) -> None:
     left, right = condition.replace("@", "x."), other.replace("@", "y.")

@@ -23,6 +23,7 @@ from server.sql.query.statement_parser import parse
 from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import MemorySource, Record, session
 from tests.sql.query.test_pushdown import CONDITIONS
+from tests.support.chances import examples
 
 pytestmark = pytest.mark.process
 
@@ -202,7 +203,9 @@ _ITEMS: Final = st.one_of(
 _TAILS: Final = st.sampled_from(["", " limit 7", " offset 3", " limit 5 offset 40", " limit 0"])
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(250, 50), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(items=_ITEMS, condition=CONDITIONS, tail=_TAILS)
 def test_random_queries_have_the_same_results(
     engine: QueryEngine, items: str, condition: str, tail: str
@@ -213,7 +216,9 @@ def test_random_queries_have_the_same_results(
     assert found == outcome(engine, sql, (), alone=False)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(100, 20), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     column=st.sampled_from(["id", "n", "d", "t", "b"]),
     sign=st.sampled_from(["=", "<", ">=", "<>"]),

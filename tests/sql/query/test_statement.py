@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from server.sql.query.errors import SqlError
 from server.sql.query.statement import CopyFormat, Statement, StatementKind
 from server.sql.query.statement_parser import parse
+from tests.support.chances import examples
 
 KIND = StatementKind
 
@@ -218,7 +219,7 @@ _WORDS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, 50), deadline=None)
 @given(
     st.one_of(st.lists(st.sampled_from(_WORDS), max_size=15).map(" ".join), st.text(max_size=40))
 )

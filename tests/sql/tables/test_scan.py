@@ -22,6 +22,7 @@ from tests.engine.limits import matches
 from tests.engine.support import Core, CorePeer
 from tests.sql.tables.support import Tables, publish, request, types_of
 from tests.storage.sow.support import topic_spec
+from tests.support.long_form import spread
 from tests.support.raw import frame
 
 RECORDS = 300
@@ -106,7 +107,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("filter_", FILTERS)
+@pytest.mark.parametrize("filter_", spread(FILTERS, 5))
 @pytest.mark.parametrize("metadata", [False, True])
 def test_a_scan_of_two_tables_is_of_one_moment_while_records_change(
     filter_: str | None, metadata: bool, monkeypatch: pytest.MonkeyPatch
@@ -163,7 +164,7 @@ def test_a_scan_of_two_tables_is_of_one_moment_while_records_change(
                 )
 
 
-@pytest.mark.parametrize("filter_", FILTERS)
+@pytest.mark.parametrize("filter_", spread(FILTERS, 4))
 @pytest.mark.parametrize("columns", [COLUMNS, ("n", "s"), ()])
 def test_scans_in_a_row_return_the_records_of_their_moments(
     filter_: str | None, columns: tuple[str, ...]

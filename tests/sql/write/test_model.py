@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.sql.support import SqlServer
 from tests.sql.write.support import bodies, write_server
+from tests.support.chances import examples
 
 Row = dict[str, Any]
 Records = dict[int, Row]
@@ -113,7 +114,9 @@ def execute(connection: psycopg.Connection[Any], records: Records, kind: str, te
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(STATEMENTS, max_size=12))
 def test_statements_give_the_records_of_the_model(

@@ -79,7 +79,7 @@ def is_part_of(found: list[Body], known: list[Body]) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(60, 20)))
+@pytest.mark.parametrize("seed", range(examples(60, 8)))
 def test_a_damaged_file_is_read_as_far_as_it_goes(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(60, 20)))
+@pytest.mark.parametrize("seed", range(examples(60, 8)))
 def test_a_log_with_damage_is_opened_or_refused(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_log_with_damage_is_opened_or_refused(
 
 @pytest.mark.parametrize("as_passage", [True, False])
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(20, 8)))
+@pytest.mark.parametrize("seed", range(examples(20, 4)))
 def test_damage_under_a_running_replay(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int, as_passage: bool
 ) -> None:
@@ -157,7 +157,7 @@ def test_damage_under_a_running_replay(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(10, 5)))
+@pytest.mark.parametrize("seed", range(examples(10, 3)))
 def test_a_damaged_compressed_file(
     original: tuple[Path, list[Body]], tmp_path: Path, seed: int
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_damaged_compressed_file(
     bench.journal.close()
 
 
-@settings(max_examples=examples(200, 50), deadline=None)
+@settings(max_examples=examples(200, 20), deadline=None)
 @given(st.binary(max_size=300))
 def test_helpers_made_of_anything_are_refused(data: bytes) -> None:
     for unpack in (unpack_index, unpack_clients, lambda one: unpack_topic_index(one, 5)):

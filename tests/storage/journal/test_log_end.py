@@ -92,7 +92,7 @@ def spoil(path: Path, source: random.Random) -> None:
     path.write_bytes(content)
 
 
-@settings(deadline=None, max_examples=examples(60, 15))
+@settings(deadline=None, max_examples=examples(60, 6))
 @given(seed=st.integers(0, 10**9), count=st.sampled_from([1, 2, 3, 7, 20]))
 def test_the_end_of_a_file_does_not_depend_on_how_many_slots_are_looked_at_together(
     seed: int, count: int

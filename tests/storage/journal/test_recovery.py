@@ -37,7 +37,7 @@ def forget_helpers(directory: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(examples(40, 15)))
+@pytest.mark.parametrize("seed", range(examples(40, 6)))
 def test_power_failures_cost_nothing_that_was_durable(tmp_path: Path, seed: int) -> None:
     """Whatever sectors of an unfinished commit reached the disk, only all before it counts."""
     chance = random.Random(seed)

@@ -299,7 +299,7 @@ def assert_alike(together: Topics, alone: Topics) -> None:
 # ---- tests
 
 
-@settings(deadline=None, max_examples=examples(25, 10))
+@settings(deadline=None, max_examples=examples(25, 4))
 @given(
     seed=st.integers(0, 10**6),
     point=st.sampled_from(["epoch", (START + 1_500_000) * 1000]),

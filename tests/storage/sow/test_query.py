@@ -240,7 +240,7 @@ def test_a_slice_parses_no_more_records_than_a_block_has_rows() -> None:
     assert slices() == blocks  # all have changed since
 
 
-@settings(deadline=None, max_examples=examples(30, 15))
+@settings(deadline=None, max_examples=examples(30, 6))
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_indexes_follow_any_changes(seed: int, data: st.DataObject) -> None:
     source = random.Random(seed)

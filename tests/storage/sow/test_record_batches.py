@@ -169,7 +169,7 @@ def a_disk() -> Iterator[Disk]:
             disk.close()
 
 
-@settings(deadline=None, max_examples=examples(12, 12))
+@settings(deadline=None, max_examples=examples(12, 5))
 @given(seed=st.integers(0, 10**6), slab_pages=st.sampled_from([1, 3, 16]))
 def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
     seed: int, slab_pages: int
@@ -224,7 +224,7 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
             found.close()
 
 
-@settings(deadline=None, max_examples=examples(12, 12))
+@settings(deadline=None, max_examples=examples(12, 5))
 @given(seed=st.integers(0, 10**6))
 def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(seed: int) -> None:
     """As long as nothing is cleaned, which happens at other moments."""
@@ -292,7 +292,7 @@ def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
         store.close()
 
 
-@settings(deadline=None, max_examples=examples(20, 12))
+@settings(deadline=None, max_examples=examples(20, 5))
 @given(seed=st.integers(0, 10**6))
 def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
     """Whatever texts it has: the file does not grow any more."""
@@ -323,7 +323,7 @@ def entry(key: bytes, body: bytes = b"", kind: int = 1, topic: bytes = b"") -> b
     return (checksum.to_bytes(4, "little") + data).ljust((length + 7) & -8, b"\0")
 
 
-@settings(max_examples=examples(300, 50))
+@settings(max_examples=examples(300, 20))
 @given(data=st.data())
 def test_cleaning_believes_nothing_that_it_reads(data: st.DataObject) -> None:
     """Whatever is in a slab, it stays within the slab, and writes only where it may."""

@@ -110,7 +110,7 @@ def test_bodies_of_any_size_come_back(store: RecordStore, size: int) -> None:
 
 @settings(
     deadline=None,
-    max_examples=examples(40, 20),
+    max_examples=examples(40, 8),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 10**6), reopen=st.lists(st.integers(0, 400), max_size=3))

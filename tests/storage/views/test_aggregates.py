@@ -123,7 +123,7 @@ scalars: st.SearchStrategy[Value] = st.one_of(
 )
 
 
-@settings(max_examples=examples(300, 50), deadline=None)
+@settings(max_examples=examples(300, 20), deadline=None)
 @given(st.lists(st.tuples(scalars, st.booleans()), max_size=40))
 def test_what_is_gone_leaves_nothing_behind(steps: list[tuple[Value, bool]]) -> None:
     """After any coming and going, every function answers as for what is there."""
@@ -150,7 +150,7 @@ finite = st.one_of(
 )
 
 
-@settings(max_examples=examples(300, 50), deadline=None)
+@settings(max_examples=examples(300, 20), deadline=None)
 @given(st.lists(finite, min_size=1, max_size=30))
 def test_numbers_are_exact_but_for_one_rounding(numbers: list[Any]) -> None:
     """Sums, means and deviations against fractions."""
@@ -171,7 +171,7 @@ def _nearest(number: Fraction | float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-@settings(max_examples=examples(100, 50), deadline=None)
+@settings(max_examples=examples(100, 20), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), max_size=20))
 def test_duckdb_agrees(numbers: list[float | None]) -> None:
     """An independent database gives the same, where AMPS's rules are SQL's."""

@@ -129,9 +129,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(
-    max_examples=examples(20, 12), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=examples(20, 5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     questions("v1"),
     questions("v2"),

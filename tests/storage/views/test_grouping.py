@@ -112,7 +112,7 @@ def test_where_the_grouping_stands_in_the_result() -> None:
     assert shape.shown_grouping(lambda one, other: one == other) == [("x", "a"), None]
 
 
-@settings(max_examples=examples(150, 50), deadline=None)
+@settings(max_examples=examples(150, 20), deadline=None)
 @given(
     st.lists(
         st.tuples(

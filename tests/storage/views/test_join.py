@@ -77,7 +77,7 @@ def rows_of(
     return Counter(tuple(record["v"] if record else None for record in row) for row in rows)
 
 
-@settings(max_examples=examples(200, 50), deadline=None)
+@settings(max_examples=examples(200, 20), deadline=None)
 @given(shapes(), steps, st.booleans())
 def test_rows_are_kept_right(
     shape: list[JoinedFields], happenings: list[tuple[int, str, Values | None]], nulls_match: bool
