@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked
-from server.engine.maintenance.certificate_expiry import NOTICE, certificate_users
+from server.engine.maintenance.certificate_expiry import NOTICE
 from server.security.certificates import ends_of
 from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
 
 if TYPE_CHECKING:
-    from config_schema.spec import InstanceSpec
     from server.admin.diagnosis.directories import InstanceDirectory
 
 DISKS: Final = "disks"
@@ -90,9 +89,13 @@ def disk_findings(directories: Iterable[InstanceDirectory]) -> Iterator[CheckFin
         yield check_free_space(group, os.statvfs(group[0][1]))
 
 
-def certificate_findings(spec: InstanceSpec) -> Iterator[CheckFinding]:
-    """Check each certificate of an instance once."""
-    for path, names in certificate_users(spec).items():
+def certificate_findings(users: Mapping[str, Sequence[str]]) -> Iterator[CheckFinding]:
+    """Check each certificate of an instance once.
+
+    Args:
+        users: the files, with the users of each.
+    """
+    for path, names in users.items():
         yield _check_certificate(path, f"{path} of {', '.join(names)}")
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from server.admin.diagnosis.directories import instance_directories
 from server.admin.diagnosis.file_checks import DISKS, certificate_findings, disk_findings
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, worst_first
 from server.admin.diagnosis.formats import FORMS, render
@@ -24,11 +23,12 @@ from server.admin.tree import INSTANCE, ROOT
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from config_schema.spec import InstanceSpec
     from server.admin.access import AccessControl, Requester
+    from server.admin.diagnosis.directories import InstanceDirectory
     from server.admin.diagnosis.document import DiagnosisContent
     from server.admin.health import Health
     from server.admin.monitoring import MonitoringPages
+    from server.engine.maintenance.certificate_expiry import CertificateCheck
     from server.log.targets.memory import MemoryTarget
 
 _NAMES: Final = (ROOT, INSTANCE, FINDINGS)
@@ -40,7 +40,8 @@ class FindingsPage:
     """Answers requests for the findings.
 
     Args:
-        spec: the instance's description.
+        directories: the directories of the instance.
+        certificates: the certificates in use.
         health: has the health checks.
         monitoring: has the last sample.
         recent_entries: has the last errors of the log; None if they are not kept.
@@ -49,14 +50,15 @@ class FindingsPage:
 
     def __init__(
         self,
-        spec: InstanceSpec,
+        directories: Sequence[InstanceDirectory],
+        certificates: CertificateCheck,
         health: Health,
         monitoring: MonitoringPages,
         recent_entries: MemoryTarget | None,
         access: AccessControl,
     ) -> None:
-        self._spec = spec
-        self._directories = instance_directories(spec)
+        self._directories = directories
+        self._certificates = certificates
         self._health = health
         self._monitoring = monitoring
         self._recent_entries = recent_entries
@@ -121,7 +123,7 @@ class FindingsPage:
     def _find_in_files(self, answer: Future[list[CheckFinding]]) -> None:
         findings: list[CheckFinding] = []
         try:
-            findings += certificate_findings(self._spec)
+            findings += certificate_findings(self._certificates.users)
             findings += disk_findings(self._directories)
         except OSError as error:
             value = f"{error.filename}: {error.strerror}"

@@ -407,7 +407,11 @@ class Instance:
             return None
         tuning = self._spec.tuning
         statistics = StatisticsService(
-            self._spec, admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
+            self._certificate_check,
+            admin,
+            self._engine,
+            self._log,
+            indexed=tuning.statistics_indexing_enabled,
         )
         opened.callback(statistics.close)
         statistics.start(
@@ -464,6 +468,7 @@ class Instance:
             self._operation_groups(statistics, text),
             drain,
             self._log.recent,
+            self._certificate_check,
         )
         opened.callback(interface.close)
         try:

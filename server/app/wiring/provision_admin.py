@@ -11,6 +11,7 @@ from server.admin.access import AccessControl
 from server.admin.audit_events import TRANSPORT, AdminAudit
 from server.admin.csrf import CsrfProtection
 from server.admin.diagnosis.collector import ClientFactsCollector
+from server.admin.diagnosis.directories import instance_directories
 from server.admin.diagnosis.findings_page import FindingsPage
 from server.admin.diagnosis.pages import DiagnosisPages
 from server.admin.engine_calls import EngineCalls
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
     from server.engine.engine import Engine
+    from server.engine.maintenance.certificate_expiry import CertificateCheck
     from server.log.targets.memory import MemoryTarget
     from server.statistics.statistics_thread import StatisticsThread
 
@@ -57,6 +59,7 @@ def provision_admin(
     operation_groups: Sequence[OperationGroup],
     drain: InstanceDrain,
     recent: MemoryTarget | None,
+    certificates: CertificateCheck,
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -72,6 +75,7 @@ def provision_admin(
         operation_groups: operations on parts that the services do not have.
         drain: drains the instance.
         recent: the last entries of the log; None if they are not kept.
+        certificates: the certificates in use.
     """
     engine_calls = EngineCalls(post)
     use = admin.authentication or spec.authentication
@@ -114,7 +118,9 @@ def provision_admin(
     health = Health(
         access, engine_calls, statistics, services.transports, services.replication, drain
     )
-    findings = FindingsPage(spec, health, monitoring, recent, access)
+    findings = FindingsPage(
+        instance_directories(spec), certificates, health, monitoring, recent, access
+    )
     instance = (ROOT, INSTANCE)
     routes = [
         *first,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
+    from server.engine.maintenance.certificate_expiry import CertificateCheck
     from server.log.event_log import EventLog
     from server.replication.links.mesh_reports import MeshReporter
     from server.replication.links.replication_state import ReplicationState
@@ -52,8 +53,8 @@ class StatisticsService:
     """The collector and the thread of an instance's statistics.
 
     Args:
-        spec: the instance's description.
-        admin: its Admin section, with the file and the sampling interval.
+        certificates: the certificates in use.
+        admin: the Admin section, with the file and the sampling interval.
         engine: the instance's sessions and topics.
         log: the instance's log.
         indexed: see `StatisticsThread`.
@@ -65,7 +66,7 @@ class StatisticsService:
 
     def __init__(
         self,
-        spec: InstanceSpec,
+        certificates: CertificateCheck,
         admin: AdminSpec,
         engine: Engine,
         log: EventLog,
@@ -80,7 +81,7 @@ class StatisticsService:
                 *host_sources(),
                 *process_sources(),
                 *logging_sources(log),
-                CertificatesSource(spec),
+                CertificatesSource(certificates),
             ],
             indexed=indexed,
         )

@@ -34,6 +34,7 @@ from server.cli.doctor.live_instance import InstanceIdentity
 from server.cli.doctor.machine import find_lock_holder
 from server.cli.doctor.redaction import SecretRedactor
 from server.cli.service.installer import working_directory
+from server.engine.maintenance.certificate_expiry import certificate_users
 from server.log.targets.file import FORMATS
 
 _PROCESS: Final = "process"
@@ -278,7 +279,8 @@ class _ExaminationRun:
             data_files.AREA, lambda: data_files.examine(spec, self._directories, examination)
         )
         examination.run_step(
-            CERTIFICATES, lambda: examination.findings.extend(certificate_findings(spec))
+            CERTIFICATES,
+            lambda: examination.findings.extend(certificate_findings(certificate_users(spec))),
         )
         examination.run_step(logs.AREA, lambda: logs.examine(spec, examination))
         examination.run_step(

@@ -6,7 +6,7 @@ instance from one moment to the next, and operators do not expect that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -66,9 +66,13 @@ class CertificateCheck:
     Args:
         clock: the clock.
         log: gets the warnings.
+
+    Attributes:
+        users: the certificate files in use, with the users of each; replaced by a reload.
     """
 
     def __init__(self, clock: Clock, log: ServerLog) -> None:
+        self.users: Mapping[str, list[str]] = {}
         self._tls_uses: list[TlsUse] = []
         self._clock: Final = clock
         self._log: Final = log
@@ -82,6 +86,7 @@ class CertificateCheck:
         """
         self.close()
         self._tls_uses = list(uses_of_tls(spec))
+        self.users = certificate_users(spec)
         for component, tls in self._tls_uses:
             broken = [name for name in tls.protocols if name in _INSECURE_VERSIONS]
             if broken:

@@ -9,37 +9,36 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from server.engine.maintenance.certificate_expiry import certificate_users, read_expiry_times
+from server.engine.maintenance.certificate_expiry import read_expiry_times
 from server.statistics.resources import CERTIFICATES
 from server.statistics.sample import StatisticsEntry
 
 if TYPE_CHECKING:
-    from config_schema.spec import InstanceSpec
+    from server.engine.maintenance.certificate_expiry import CertificateCheck
     from server.statistics.schema import Resource
 
 
 class CertificatesSource:
-    """The certificates of an instance, numbered in the order of the configuration.
+    """The certificates of an instance, numbered in the order in which they were first used.
 
     Args:
-        spec: the instance's description.
+        certificates: the certificates in use.
     """
 
     resource: Resource = CERTIFICATES
 
-    def __init__(self, spec: InstanceSpec) -> None:
-        self._files = [
-            (str(number), (path, ", ".join(users)))
-            for number, (path, users) in enumerate(certificate_users(spec).items(), 1)
-        ]
+    def __init__(self, certificates: CertificateCheck) -> None:
+        self._certificates = certificates
+        self._numbers: dict[str, str] = {}  # by path
         self._expiry_cache: dict[str, tuple[tuple[int, int], int | None]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for number, static_values in self._files:
-            expiry_s = self._expiry_s(static_values[0])
+        for path, users in self._certificates.users.items():
+            number = self._numbers.setdefault(path, str(len(self._numbers) + 1))
+            expiry_s = self._expiry_s(path)
             if expiry_s is not None:
-                yield StatisticsEntry(number, static_values, (expiry_s,))
+                yield StatisticsEntry(number, (path, ", ".join(users)), (expiry_s,))
 
     def _expiry_s(self, path: str) -> int | None:
         """Return when the first certificate of a file to expire does; None if there is none."""
