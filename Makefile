@@ -4,6 +4,7 @@ PYTHON ?= python3
 ROUNDS ?= 60
 MUTANTS ?= 300
 CONFIG ?= sample_configs/first_message.xml
+EXTRAS ?= sql,oauth,otel
 BIN    := .venv/bin
 
 # Made when the server is installed, and when everything is; .venv goes with what is in it.
@@ -18,7 +19,7 @@ PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test alltests test-times test-long test-mutants lint bench docs pages client help clean
+.PHONY: run server install check test alltests test-times test-long test-mutants lint bench docs pages client packages help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -92,6 +93,16 @@ pages: $(SERVER)
 ## client: build the wheel of the client alone in dist/: pure Python, for machines without a compiler
 client:
 	$(PYTHON) -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist ./packaging/client
+
+## packages: build sdist, wheel, Debian package, RPM (where there is rpmbuild) and SBOM in dist/
+packages: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+packages:
+	$(PYTHON) -m venv --clear build/packages
+	build/packages/bin/pip install --quiet --disable-pip-version-check build
+	build/packages/bin/python -m build --outdir dist .
+	build/packages/bin/pip install --quiet --disable-pip-version-check \
+		"$$(ls dist/amperage-*.whl | tail -n 1)[$(EXTRAS)]" 'cyclonedx-bom>=7'
+	build/packages/bin/python scripts/make_packages.py dist
 
 ## clean: remove .venv and whatever was built
 clean:

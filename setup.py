@@ -4,9 +4,12 @@ Cython compiles what is written for it, loops over bytes; mypyc the typed Python
 (amperage/compiled_modules.py lists it), unless AMPERAGE_PURE=1 is in the environment.
 """
 
+import gzip
 import os
 import re
 import sys
+import tarfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +19,7 @@ from typing import Any
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 from setuptools.errors import CCompilerError, CompileError
 
 _NEEDS = run_path("scripts/build_needs.py")
@@ -75,6 +79,36 @@ class BuildExtensions(build_ext):
         except (OSError, CCompilerError) as error:
             advice = f"{_ADVICE}. {_PURE_HELPS}" if _is_by_mypyc(ext) else _ADVICE
             raise CompileError(f"{error}\n{advice}") from error
+
+
+class SourceDistribution(sdist):
+    """Archives the same sources to the same bytes, if SOURCE_DATE_EPOCH is in the environment."""
+
+    def make_archive(
+        self,
+        base_name: str,
+        format: str,  # noqa: A002, ARG002 - setuptools gives it by that name
+        root_dir: str | None = None,  # noqa: ARG002 - made from the current directory
+        base_dir: str | None = None,
+        **_: Any,
+    ) -> str:
+        """Write the archive, a .tar.gz whatever the format, and return its name."""
+        now = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+        def normalized(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.mtime, member.uid, member.gid = now, 0, 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            return member
+
+        path = f"{base_name}.tar.gz"
+        with (
+            open(path, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=now) as compressed,
+            tarfile.open(fileobj=compressed, mode="w") as archive,
+        ):
+            archive.add(base_dir or base_name, filter=normalized)
+        return path
 
 
 def _is_by_mypyc(ext: Extension) -> bool:
@@ -163,5 +197,5 @@ def generate_extensions() -> list[Extension]:
 
 setup(
     ext_modules=list_extensions() if _IS_ASKED_ONLY else generate_extensions(),
-    cmdclass={"build_ext": BuildExtensions},
+    cmdclass={"build_ext": BuildExtensions, "sdist": SourceDistribution},
 )

@@ -1,7 +1,8 @@
 """${VARIABLE} in the text and the attributes of a configuration.
 
 Expansion works on parsed values, never on the XML, so the value of a variable cannot add elements,
-close a comment or break a tag. A value is taken as it is: it is not expanded again.
+close a comment or break a tag. A value is taken as it is: it is not expanded again. The value of
+an undefined variable may be in a file (`config_schema.secret_files`), and is secret then.
 
 Source: AMPS User Guide, Environment Variables in AMPS Configuration and Internal Environment
 Variables. The treatment of an undefined variable is our choice, see docs/compatibility.md.
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from config_schema.redaction import is_secret_name
+from config_schema.secret_files import SecretFileError, read_secret_file
 from config_schema.units import quoted
 from config_schema.version import AMPS_VERSION
 
@@ -53,7 +55,7 @@ class Variables:
         }
         self._values = {**environ, **defines, **built_in}
         self.secrets: set[str] = set()
-        """The values that were asked for, and are secret by their names."""
+        """The values that were asked for, and are secret: by their names, or as they are files."""
 
     def expand(self, text: str) -> str:
         """Replace every ${NAME} of `text` by its value.
@@ -76,7 +78,7 @@ class Variables:
         return expanded
 
     def _require(self, names: Iterable[str]) -> None:
-        missing = [quoted(name) for name in names if name not in self._values]
+        missing = [quoted(name) for name in names if not self._is_defined(name)]
         if not missing:
             return
         subject, pronoun = f"variable {missing[0]} is", "it"
@@ -85,6 +87,25 @@ class Variables:
         raise VariableError(
             f"{subject} not defined; set {pronoun} in the environment or start with -DNAME=value"
         )
+
+    def _is_defined(self, name: str) -> bool:
+        """Return true if a variable is defined; read the file that has its value.
+
+        Raises:
+            VariableError: that cannot be read.
+        """
+        if name in self._values:
+            return True
+        try:
+            value = read_secret_file(name, self._values)
+        except SecretFileError as error:
+            raise VariableError(f"variable {quoted(name)}: {error}") from None
+        if value is None:
+            return False
+        self._values[name] = value
+        if value:
+            self.secrets.add(value)
+        return True
 
     def _value(self, name: str) -> str:
         value = self._values[name]

@@ -8,6 +8,7 @@ of this one: nothing is downloaded.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -181,6 +182,30 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
     for stem in (path.rpartition(".")[0] for path in compiled_paths):
         assert [name for name in names if name.startswith(f"{stem}.") and name.endswith(".so")]
     assert not [name for name in names if name.endswith((".c", ".pyx", ".pxd", ".digest"))]
+
+
+def test_the_same_sources_make_the_same_distributions(checkout: Path, tmp_path: Path) -> None:
+    """Whenever and wherever they are built, if SOURCE_DATE_EPOCH says when they were changed."""
+    digests: dict[str, set[str]] = {"sdist": set(), "wheel": set()}
+    for place, changed in (("one", 1_600_000_000), ("another/place", 1_700_000_000)):
+        copy = Path(shutil.copytree(checkout, tmp_path / place / "amperage"))
+        for path in copy.rglob("*"):
+            os.utime(path, (changed, changed))
+        archive = build("sdist", copy, SOURCE_DATE_EPOCH="1500000000")
+        assert run("tar", "-xf", str(archive), cwd=tmp_path / place).returncode == 0
+        unpacked = tmp_path / place / archive.name.removesuffix(".tar.gz")
+        take_compiled(unpacked)
+        made = build(
+            "wheel",
+            unpacked,
+            CC=str(no_compiler(tmp_path)),
+            AMPERAGE_PURE="1",
+            SOURCE_DATE_EPOCH="1500000000",
+        )
+        for kind, path in (("sdist", archive), ("wheel", made)):
+            digests[kind].add(hashlib.sha256(path.read_bytes()).hexdigest())
+        shutil.rmtree(tmp_path / place)
+    assert {kind: len(found) for kind, found in digests.items()} == {"sdist": 1, "wheel": 1}
 
 
 def test_who_has_no_compiler_is_told_what_to_install(source_archive: Path) -> None:

@@ -66,7 +66,7 @@ class SecretFile:
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:
-    """An environment variable.
+    """An environment variable, or the file that the variable NAME_FILE names.
 
     Attributes:
         name: the variable.
@@ -74,9 +74,12 @@ class SecretVariable:
 
     name: str
 
-    def read(self, _user: str | None) -> str:
+    def read(self, user: str | None) -> str:
         """Read the variable; see `SecretSource.read`."""
         value = os.environ.get(self.name)
+        path = os.environ.get(f"{self.name}_FILE")
+        if not value and path:
+            return SecretFile(path).read(user)
         if not value:
             raise CredentialsError(f"there is no environment variable {self.name}")
         return value

@@ -20,6 +20,7 @@ from config_schema.spec import (
     AdminSpec,
     DestinationSpec,
     ExternalsSpec,
+    OpenTelemetrySpec,
     SqlSpec,
     TlsSpec,
     TuningSpec,
@@ -33,6 +34,7 @@ from config_schema.units import (
 )
 
 _UNFIT_NAME: Final = re.compile(r"[\s/\\$~]")
+_ENDPOINT: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _OF_THE_CONNECTION: Final = frozenset(
@@ -82,9 +84,24 @@ def compile_admin(root: ElementReader, scope: Scope) -> AdminSpec | None:
         sql_transport_inet_addr=reader.text("SQLTransportInetAddr"),
         galvanometer=reader.flag("Galvanometer", default=True),
         backup_directory=reader.text("BackupDirectory") or "backups",
+        open_telemetry=_open_telemetry(reader),
         tls=_admin_tls(reader),
         location=reader.location,
     )
+
+
+def _open_telemetry(admin: ElementReader) -> OpenTelemetrySpec | None:
+    reader = admin.child("OpenTelemetry")
+    endpoint = None if reader is None else reader.text("Endpoint")
+    if reader is None or endpoint is None:
+        return None
+    if not _ENDPOINT.fullmatch(endpoint):
+        reader.error(
+            f"{quoted(endpoint)} is no endpoint: expected the URL of a collector, such as "
+            "http://localhost:4318",
+            tag="Endpoint",
+        )
+    return OpenTelemetrySpec(endpoint, reader.location)
 
 
 def _headers(reader: ElementReader) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from config_schema.spec.instance import (
     AdminSpec,
     ExternalsSpec,
     InstanceSpec,
+    OpenTelemetrySpec,
     SqlSpec,
     TuningSpec,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "MessageTypeSpec",
     "ModuleSpec",
     "ModuleUse",
+    "OpenTelemetrySpec",
     "Option",
     "Options",
     "OutgoingTransportSpec",

@@ -13,6 +13,14 @@ from config_schema.spec.transports import ProtocolSpec, TransportSpec
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTelemetrySpec:
+    """The element OpenTelemetry of the Admin section: the URL of a collector."""
+
+    endpoint: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
 class AdminSpec:
     """The Admin section: the HTTP interface (none without `inet_addr`) and statistics collection.
 
@@ -36,6 +44,7 @@ class AdminSpec:
     sql_transport_inet_addr: str | None
     galvanometer: bool
     backup_directory: str
+    open_telemetry: OpenTelemetrySpec | None
     tls: TlsSpec | None
     location: Location
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from config_schema.secret_files import find_variable
 from server.app.command_line import file_name
 from server.cli.doctor.admin_interface import AdminLogin
 
@@ -40,11 +41,12 @@ def read_login(options: argparse.Namespace) -> AdminLogin:
 
     Raises:
         OSError: the file with the password cannot be read.
-        ValueError: it is empty.
+        ValueError: it is empty, or that of the environment cannot be read.
     """
     user = options.user or os.environ.get(_USER, "")
-    password = os.environ.get(_PASSWORD, "")
-    if options.password_file is not None:
+    if options.password_file is None:
+        password = find_variable(_PASSWORD, os.environ) or ""
+    else:
         lines = options.password_file.read_text("utf-8").splitlines()
         if not lines:
             raise ValueError("it has no password in its first line")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.problems import Problems
+from config_schema.secret_files import SecretFileError, find_variable
 from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
@@ -168,7 +169,10 @@ def _password(options: argparse.Namespace) -> str:
         _UsersRequestError: there is none.
     """
     if options.env is not None:
-        password = os.environ.get(options.env)
+        try:
+            password = find_variable(options.env, os.environ)
+        except SecretFileError as error:
+            raise _UsersRequestError(f"variable {options.env}: {error}") from None
         if password is None:
             raise _UsersRequestError(f"there is no environment variable {options.env}")
         return password

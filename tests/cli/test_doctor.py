@@ -91,11 +91,15 @@ def config(server: RunningServer) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def elsewhere(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command goes to the directory of the instance, and its callers are anywhere."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AMPS_ADMIN_USER", USER)
-    monkeypatch.setenv("AMPS_ADMIN_PASSWORD", PASSWORD)
+    password = tmp_path_factory.mktemp("secrets") / "password"
+    password.write_text(f"{PASSWORD}\n")
+    monkeypatch.setenv("AMPS_ADMIN_PASSWORD_FILE", str(password))
 
 
 def doctor(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
@@ -202,7 +206,7 @@ def test_credentials_come_from_a_file(
 ) -> None:
     """Without any, the instance shows nothing, and all the rest is looked at."""
     monkeypatch.delenv("AMPS_ADMIN_USER")
-    monkeypatch.delenv("AMPS_ADMIN_PASSWORD")
+    monkeypatch.delenv("AMPS_ADMIN_PASSWORD_FILE")
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n")
     words = [*map(str, ("--config", config, "--work-dir", config.parent, "--no-archive"))]

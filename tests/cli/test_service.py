@@ -87,6 +87,8 @@ def test_what_is_installed(image: Path) -> None:
     manual = image / PROGRAM / "share/man"
     assert {path.name for path in manual.glob("man?/*")} == pages
     assert (manual / "man5/amps-config.5").exists()
+    link = image / "usr/share/man/man1/ampServer.1"
+    assert link.readlink() == Path("/opt/amps/share/man/man1/ampServer.1")
 
 
 @pytest.mark.parametrize(
@@ -207,6 +209,7 @@ def test_what_is_said_as_json_and_what_is_removed(
         assert service("uninstall", root) == 0
         assert not copy.exists()
         assert not (root / INIT_SCRIPT).exists()
+        assert not [*root.glob("usr/share/man/man?/*")]
         assert config.read_text() == "precious"
     assert "/opt/etc/amps: left\n" in capsys.readouterr().out
 
@@ -299,7 +302,7 @@ CONFIGURATION = """<AMPSConfig>
 
 LIFE = """
 set -e
-for place in /etc /opt /var/lib; do
+for place in /etc /opt /var/lib /usr/share/man; do
     mkdir -p "$WORK/upper$place" "$WORK/work$place"
     mount -t overlay overlay \\
         -o "lowerdir=$place,upperdir=$WORK/upper$place,workdir=$WORK/work$place" "$place" || exit 99

@@ -171,6 +171,9 @@ def written(directory: Path, content: bytes) -> SecretSource:
 GOOD: Final[dict[str, Callable[[Path], SecretSource]]] = {
     "file": lambda directory: written(directory, b"token\r\n"),
     "variable": lambda _: SecretVariable("AMPS_TEST_TOKEN"),
+    "variable with a file": lambda directory: (
+        written(directory, b"token\n") and SecretVariable("AMPS_KEPT_TOKEN")
+    ),
     "command": lambda _: SecretCommand(command("print('token')")),
     "command with words": lambda _: SecretCommand([sys.executable, "-c", "print('token')"]),
     "command for somebody": lambda _: SecretCommand(
@@ -188,6 +191,7 @@ def test_a_secret_may_be_kept_elsewhere(
     make: Callable[[Path], SecretSource],
 ) -> None:
     monkeypatch.setenv("AMPS_TEST_TOKEN", "token")
+    monkeypatch.setenv("AMPS_KEPT_TOKEN_FILE", str(tmp_path / "secret"))
     authenticator = SecretAuthenticator(make(tmp_path), "bob")
     logged_on(new_client, server, authenticator=authenticator, credentials="x:y")
     assert server.logs("authid           = 'bob'")

@@ -119,3 +119,58 @@ def test_variables_count_towards_the_size_of_the_configuration(tmp_path: Path) -
     assert document is None
     assert len(problems) == 1
     assert "the configuration is larger than 5,242,880 bytes here" in problems[0]
+
+
+def test_a_value_may_be_in_a_file_and_is_secret_then(tmp_path: Path) -> None:
+    (tmp_path / "pin.txt").write_text("opensesame\n")
+    (tmp_path / "PIN").write_text("a credential")
+    (tmp_path / "KEYED").write_text("keyed credential")
+    environ = {
+        "PIN_FILE": str(tmp_path / "pin.txt"),
+        "SET": "by itself",
+        "SET_FILE": str(tmp_path / "missing"),
+        "CREDENTIALS_DIRECTORY": str(tmp_path),
+    }
+    path = tmp_path / "amps.xml"
+    path.write_text("<A><B>${PIN}</B><C>${KEYED}</C><D>${SET}</D></A>")
+    problems = Problems()
+    document = load(str(path), defines={}, environ=environ, problems=problems)
+    assert document is not None
+    assert [child.text for child in document.root.children] == [
+        "opensesame",
+        "keyed credential",
+        "by itself",
+    ]
+    assert document.secrets == {"opensesame", "keyed credential"}
+    assert not list(problems)
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (None, "No such file or directory"),
+        (b"\xff", "expected UTF-8"),
+        (b"x" * 65_537, "longer than 65536 bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path, content: bytes | None, cause: str
+) -> None:
+    secret = tmp_path / "pin.txt"
+    if content is not None:
+        secret.write_bytes(content)
+    path = tmp_path / "amps.xml"
+    path.write_text("<A>${PIN}</A>")
+    problems = Problems()
+    load(str(path), defines={}, environ={"PIN_FILE": str(secret)}, problems=problems)
+    assert f"variable 'PIN': {secret}: {cause}" in str(next(iter(problems)))
+
+
+def test_names_of_variables_are_no_paths(tmp_path: Path) -> None:
+    path = tmp_path / "amps.xml"
+    path.write_text("<A>${../amps.xml}</A>")
+    (tmp_path / "credentials").mkdir()
+    problems = Problems()
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
+    load(str(path), defines={}, environ=environ, problems=problems)
+    assert "variable '../amps.xml' is not defined" in str(next(iter(problems)))

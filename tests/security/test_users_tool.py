@@ -95,6 +95,17 @@ def test_what_a_server_runs_with_changes_at_once(tmp_path: Path) -> None:
         assert not may_log_on(server, "dan", "new")
 
 
+def test_a_variable_may_name_a_file_with_the_password(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    words = ("add", "users.toml", "ann", "--env", "SECRET", *CHEAP)
+    assert users(tmp_path, *words, SECRET_FILE="password").returncode == 0
+    assert matches(tmp_path, "ann", "secret")
+    (tmp_path / "users.toml").unlink()
+    refused = users(tmp_path, *words, SECRET_FILE="missing")
+    assert refused.returncode == 1
+    assert "variable SECRET: missing: No such file" in refused.stderr
+
+
 def test_everything_else_stays_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "users.toml"
     file.write_text(COMMENTED)

@@ -22,6 +22,7 @@ from actions.services import ActionServices, StopRequestedError
 from config_schema.configuration_text import redact_document
 from config_schema.document import ConfigDocument
 from config_schema.spec import (
+    AdminSpec,
     ConflatedTopicSpec,
     InstanceSpec,
     TopicSpec,
@@ -36,6 +37,7 @@ from server.app.wiring.backup_sources import backup_sources
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.drain import InstanceDrain
 from server.app.wiring.loop_clock import LoopClock
+from server.app.wiring.open_telemetry import MissingLibraryError, make_export
 from server.app.wiring.provision import (
     ProvisionError,
     message_type_modules,
@@ -401,7 +403,11 @@ class Instance:
         self._log.emit("00-0042", path=path, user=user, change=change)
 
     def _start_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsService | None:
-        """Start to sample statistics, if the configuration has an Admin section."""
+        """Start to sample statistics, if the configuration has an Admin section.
+
+        Raises:
+            StartError: the libraries that export them are not installed.
+        """
         admin = self._spec.admin
         if admin is None:
             return None
@@ -414,6 +420,7 @@ class Instance:
             indexed=tuning.statistics_indexing_enabled,
         )
         opened.callback(statistics.close)
+        self._export_statistics(admin, statistics.statistics_thread, opened)
         statistics.start(
             sources_of(
                 self._spec,
@@ -427,6 +434,18 @@ class Instance:
         self._services.statistics = statistics.statistics_thread
         self._transports.set_statistics(statistics.statistics_thread)
         return statistics
+
+    def _export_statistics(
+        self, admin: AdminSpec, statistics: StatisticsThread, opened: contextlib.AsyncExitStack
+    ) -> None:
+        if admin.open_telemetry is None:
+            return
+        try:
+            export = make_export(self._spec, admin.open_telemetry, self._engine, self._log)
+        except MissingLibraryError as error:
+            raise StartError(str(error)) from None
+        export.start(statistics)
+        opened.callback(export.close)
 
     def _open_admin_interface(
         self, statistics: StatisticsService, opened: contextlib.AsyncExitStack

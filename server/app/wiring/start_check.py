@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from server.app.wiring.expected_files import check_expected_files
 from server.app.wiring.foreign_files import warn_of_foreign_files
+from server.app.wiring.open_telemetry import check_open_telemetry_libraries
 from server.app.wiring.provision import check_provisions
 from server.app.wiring.provision_security import check_users_files
 from server.app.wiring.renamed_instance import warn_of_journals_of_others
@@ -28,6 +29,7 @@ def check_start(spec: InstanceSpec, root: ConfigNode, problems: Problems) -> Non
     check_provisions(spec, problems)
     check_users_files(spec, problems)
     check_sql_libraries(spec, problems)
+    check_open_telemetry_libraries(spec, problems)
     check_expected_files(root, problems)
     warn_of_foreign_files(spec, problems)
     warn_of_journals_of_others(spec, problems)

@@ -5,6 +5,7 @@
     /var/lib/amps                 where relative paths of the configuration begin
     amps.service, amps@.service   units for systemd: of that one, and of any /opt/etc/amps/NAME.xml
     /etc/init.d/amps              where there is no systemd
+    /usr/share/man                links to the manual pages
 
 Earlier versions of our own files are replaced; configurations and data are never touched.
 
@@ -35,6 +36,7 @@ _UNITS: Final = Path("/usr/lib/systemd/system")
 _ENABLED: Final = Path("/etc/systemd/system/multi-user.target.wants/amps.service")
 """The link that starts the service with the machine; it may outlive its target."""
 _INIT_SCRIPT: Final = Path("/etc/init.d/amps")
+_MANUAL: Final = Path("/usr/share/man")
 _COMMAND_SECONDS: Final = 120
 _STOP_SECONDS: Final = 330
 """Must exceed the 300 seconds that the units and the script give a server to stop."""
@@ -130,6 +132,7 @@ def install(target: InstallTarget) -> Iterator[InstallStep]:
             yield from _require_user(target.user)
             user = pwd.getpwnam(target.user)
             os.chown(STATE, user.pw_uid, user.pw_gid)
+        _link_manual(target)
         for path, text in _files(target):
             _write(target.target_path(path), text, executable=path == _INIT_SCRIPT)
             yield InstallStep(f"{path}: how to start it")
@@ -160,6 +163,8 @@ def uninstall(target: InstallTarget) -> Iterator[InstallStep]:
             if target.target_path(path).exists() or target.target_path(path).is_symlink():
                 target.target_path(path).unlink()
                 yield InstallStep(f"{path}: removed")
+        for link in _manual_links(target):
+            link.unlink()
         program = target.target_path(PREFIX)
         if remove_copy(program):
             yield InstallStep(f"{PREFIX}: removed")
@@ -196,6 +201,24 @@ def _hidden_interpreter() -> str | None:
 
 def _unit_paths() -> Sequence[Path]:
     return (_UNITS / "amps.service", _UNITS / "amps@.service")
+
+
+def _link_manual(target: InstallTarget) -> None:
+    """Link the manual pages of the program to where `man` finds them."""
+    for link in _manual_links(target):
+        link.unlink()  # the page may be gone
+    manual = target.target_path(PREFIX / "share" / "man")
+    for page in manual.glob("man?/*"):
+        path = page.relative_to(manual)
+        link = target.target_path(_MANUAL / path)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(PREFIX / "share" / "man" / path)
+
+
+def _manual_links(target: InstallTarget) -> list[Path]:
+    """Return the links to manual pages of the program."""
+    links = [path for path in target.target_path(_MANUAL).glob("man?/*") if path.is_symlink()]
+    return [path for path in links if path.readlink().is_relative_to(PREFIX)]
 
 
 def _files(target: InstallTarget) -> Iterator[tuple[Path, str]]:

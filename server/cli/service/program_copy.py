@@ -22,7 +22,9 @@ _DISTRIBUTION: Final = "amperage"
 _HOME: Final = Path(__file__).resolve().parents[3]
 """The directory that contains our packages."""
 _PACKAGES: Final = ("amperage", "server", "config_schema", "actions", "pipeline")
-_EXCLUDED_EXTRAS: Final = frozenset({"pipeline", "spark", "delta", "docs", "dev", "mutants"})
+_EXCLUDED_EXTRAS: Final = frozenset(
+    {"pipeline", "spark", "delta", "docs", "dev", "mutants", "packages"}
+)
 """Extras that no service needs."""
 
 _MANUAL: Final = re.compile(r".*/share/man/man\d/[^/]+\.\d")

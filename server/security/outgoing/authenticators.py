@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from config_schema.secret_files import SecretFileError, find_variable
 from config_schema.spec import ModuleSpec, ModuleUse
 from config_schema.units import parse_count
 from server.security.outgoing.kerberos import KerberosCredentials
@@ -53,7 +54,12 @@ class ConfiguredCredentials:
     def _find_password(self) -> str:
         if self.variable is None:
             return self.password or ""
-        password = os.environ.get(self.variable)
+        try:
+            password = find_variable(self.variable, os.environ)
+        except SecretFileError as error:
+            raise CredentialSourceError(
+                f"PasswordEnvironmentVariable {self.variable}: {error}"
+            ) from None
         if password is None:
             raise CredentialSourceError(
                 f"PasswordEnvironmentVariable {self.variable}: there is no such variable"

@@ -1,0 +1,181 @@
+"""Metrics by OTLP, as a collector gets them that speaks HTTP and protobuf."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from config_schema.problems import Problems
+from server.app.wiring import open_telemetry
+from tests.admin.support import Admin, running_admin
+from tests.admin.test_programs import ELEMENTS
+from tests.config_schema.test_compile_spec import compile_text
+from tests.support.server import free_port
+from tests.support.waiting import wait_until
+
+
+class Collector(http.server.ThreadingHTTPServer):
+    """A collector that keeps the last request, decoded.
+
+    Attributes:
+        metrics: the metrics of the last request, by their names.
+        resource: the attributes of the resource that they are about.
+        headers: the headers of that request.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.metrics: dict[str, Any] = {}
+        self.resource: dict[str, str] = {}
+        self.headers: dict[str, str] = {}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        assert self.path == "/v1/metrics"
+        [about] = ExportMetricsServiceRequest.FromString(body).resource_metrics
+        [scope] = about.scope_metrics
+        self.server.resource = {
+            one.key: one.value.string_value for one in about.resource.attributes
+        }
+        self.server.headers = dict(self.headers)
+        self.server.metrics = {one.name: one for one in scope.metrics}
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.end_headers()
+        self.wfile.write(ExportMetricsServiceResponse().SerializeToString())
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def collector(port: int) -> Iterator[Collector]:
+    server = Collector(port)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def exporting(port: int) -> str:
+    return f"<OpenTelemetry><Endpoint>http://127.0.0.1:{port}</Endpoint></OpenTelemetry>"
+
+
+def value(found: Collector, name: str, **labels: str) -> float | None:
+    """The value of a series; None if there is none."""
+    metric = found.metrics.get(name)
+    if metric is None:
+        return None
+    for point in getattr(metric, metric.WhichOneof("data")).data_points:
+        if {one.key: one.value.string_value for one in point.attributes} == labels:
+            return float(point.as_double or point.as_int)
+    return None
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Admin, Collector]]:
+    port, directory = free_port(), tmp_path_factory.mktemp("otlp")
+    with pytest.MonkeyPatch.context() as patch, collector(port) as found:
+        patch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=orders")
+        patch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+        with running_admin(directory, admin=exporting(port), elements=ELEMENTS) as admin:
+            wait_until(lambda: found.metrics != {})
+            yield admin, found
+
+
+def test_a_collector_gets_every_metric(exported: tuple[Admin, Collector]) -> None:
+    admin, found = exported
+    shown = {
+        family.name: family.type
+        for family in read_text(admin.ask("/metrics").text)
+        if family.name != "amperage_instance_info"
+    }
+    kinds = {"counter": "sum", "gauge": "gauge", "histogram": "histogram"}
+    exported_kinds = {name: metric.WhichOneof("data") for name, metric in found.metrics.items()}
+    assert exported_kinds.pop("amperage_instance") == "gauge"
+    assert {name: kinds[kind] for name, kind in shown.items()} == exported_kinds
+    assert all(
+        metric.sum.is_monotonic for metric in found.metrics.values() if metric.sum.data_points
+    )
+    units = {name: found.metrics[name].unit for name in found.metrics if name.endswith("_bytes")}
+    assert set(units.values()) == {"By"}
+
+
+def test_values_follow_what_was_done(exported: tuple[Admin, Collector]) -> None:
+    admin, found = exported
+    with admin.server.log_on("publisher") as peer:
+        for number in range(5):
+            peer.publish("orders", b'{"id":%d}' % number)
+        peer.flush()
+        labels = {"transport": "any-tcp"}
+        wait_until(
+            lambda: (value(found, "amperage_transport_received_messages", **labels) or 0) > 5
+        )
+        topic = {"topic": "orders", "message_type": "json"}
+        wait_until(lambda: value(found, "amperage_sow_records", **topic) == 5)
+    [turns] = found.metrics["amperage_turn_seconds"].histogram.data_points
+    assert turns.count == sum(turns.bucket_counts) > 0
+    assert len(turns.bucket_counts) == len(turns.explicit_bounds) + 1
+    assert list(turns.explicit_bounds) == sorted(turns.explicit_bounds)
+    assert turns.sum > 0
+
+
+def test_the_resource_and_the_environment_say_where_they_are_from(
+    exported: tuple[Admin, Collector],
+) -> None:
+    _, found = exported
+    assert (
+        found.resource.items()
+        >= {
+            "service.name": "amperage",
+            "deployment.environment.name": "test",
+        }.items()
+    )
+    assert found.resource["service.instance.id"]
+    assert found.headers["x-tenant"] == "orders"
+
+
+def test_a_collector_that_is_away_is_logged_once_and_tried_again(tmp_path: Path) -> None:
+    port = free_port()
+    with running_admin(tmp_path, admin=exporting(port)) as admin:
+        wait_until(lambda: admin.server.logs("19-0013"))
+        with collector(port) as found:
+            wait_until(lambda: found.metrics != {})
+            wait_until(lambda: admin.server.logs("19-0014"))
+        assert admin.server.log_file.read_text().count("19-0013") == 1
+
+
+def test_a_missing_library_is_an_error_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems = Problems()
+    text = f"<AMPSConfig><Name>x</Name><Admin>{exporting(4318)}</Admin></AMPSConfig>"
+    monkeypatch.setattr(open_telemetry, "find_spec", lambda _: None)
+    open_telemetry.check_open_telemetry_libraries(compile_text(text, tmp_path), problems)
+    [problem] = problems
+    assert "needs opentelemetry, which is not installed" in str(problem)
+    assert "amperage[otel]" in str(problem)
