@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.arrow import column_of
+from pipeline.bson_decimals import with_decimals
 from pipeline.compiled_readers import FieldReader, plain_reader
 from pipeline.errors import PipelineError, SchemaError, UnfitError
 from pipeline.json_columns import DECODE_ERRORS, JsonReader
@@ -150,6 +151,8 @@ class _Converter:
         self._paths: list[tuple[str, ...]] = []
         self._time_slots: list[int] = []
         """The indexes of the values that are times."""
+        self._decimal_slots: list[int] = []
+        """The indexes of the values that are decimals."""
         self._structs: list[StructMembers] = []
         self._decode_tree: Callable[[bytes], Any] | None = None
         """Decodes whole bodies, if a column needs that; the body is the last value then."""
@@ -160,6 +163,10 @@ class _Converter:
         if self._module == "msgpack" and self._time_slots:
             extract = _with_extensions(
                 extract, {slot: self._paths[slot] for slot in self._time_slots}
+            )
+        if self._module == "bson" and self._decimal_slots:
+            extract = with_decimals(
+                extract, {slot: self._paths[slot] for slot in self._decimal_slots}
             )
         if self._module in NESTED and isinstance(self._kind, TreeDecoder):
             extract = with_parts(extract, self._kind.tree, self._paths, self._structs)
@@ -223,6 +230,7 @@ class _Converter:
         target_type = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
         if isinstance(innermost, DecimalType):
+            self._decimal_slots.append(slot)
             return lambda values: self._convert(
                 _as_number(values[slot], name), target_type, lenient, name
             )

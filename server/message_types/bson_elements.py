@@ -18,6 +18,7 @@ The reference does not define the conversion of values; docs/message_types.md do
 from __future__ import annotations
 
 import struct
+from decimal import Decimal
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -208,7 +209,27 @@ _MAX_COEFFICIENT = 10**34 - 1
 
 
 def _decimal(body: bytes, start: int, _after: int) -> Scalar:
-    """Decode IEEE 754-2008 decimal128 in its binary integer encoding, as BSON prescribes."""
+    parts = _decimal_parts(body, start)
+    if isinstance(parts, float):
+        return parts
+    coefficient, exponent = parts
+    if exponent == 0 and -(2**63) <= coefficient < 2**64:
+        return coefficient
+    return float(f"{coefficient}e{exponent}")
+
+
+def decimal128(body: bytes, start: int) -> Decimal:
+    """Decode a decimal128 exactly."""
+    parts = _decimal_parts(body, start)
+    return Decimal(parts) if isinstance(parts, float) else Decimal(f"{parts[0]}e{parts[1]}")
+
+
+def _decimal_parts(body: bytes, start: int) -> tuple[int, int] | float:
+    """Decode IEEE 754-2008 decimal128 in its binary integer encoding, as BSON prescribes.
+
+    Returns:
+        Coefficient and exponent of 10; NaN or an infinity if it is one.
+    """
     low: int
     high: int
     low, high = _UINT64_PAIR.unpack_from(body, start)
@@ -222,11 +243,7 @@ def _decimal(body: bytes, start: int, _after: int) -> Scalar:
     coefficient = (high & 0x1_FFFF_FFFF_FFFF) << 64 | low
     if combination >= 0x18 or coefficient > _MAX_COEFFICIENT:  # not canonical: means zero
         exponent = coefficient = 0
-    if negative:
-        coefficient = -coefficient
-    if exponent == 0 and -(2**63) <= coefficient < 2**64:
-        return coefficient
-    return float(f"{coefficient}e{exponent}")
+    return (-coefficient if negative else coefficient), exponent
 
 
 SCALARS: dict[int, Callable[[bytes, int, int], Scalar]] = {
