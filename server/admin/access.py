@@ -192,6 +192,29 @@ class AccessControl:
             )
             raise HttpError(403, f"{subject} may not see {path}: entitlement does not allow it.")
 
+    async def require_topic(self, requester: Requester, topic: str) -> None:
+        """Check that a requester may read all messages of a topic, with all their fields.
+
+        Raises:
+            HttpError: the requester may not.
+        """
+        permissions = self._permissions
+        if permissions is None:
+            return
+        permit = await self._engine_calls.await_decision(
+            lambda: mapped(
+                permissions.find(requester.user),
+                lambda found: found.get_permit(Permission.READ_TOPIC, topic),
+            )
+        )
+        if not permit.is_allowed or permit.is_limited:
+            subject = f"User {requester.user!r}" if requester.user else "A user without a logon"
+            part = "all of topic" if permit.is_allowed else "from topic"
+            self._audit.record_refusal(requester.user, requester.address, topic, permit.rule)
+            raise HttpError(
+                403, f"{subject} may not read {part} {topic}: entitlement does not allow it."
+            )
+
     async def hidden_paths(self, requester: Requester, paths: Iterable[str]) -> frozenset[str]:
         """Return those of some resources that a requester may not read."""
         if requester.is_exempt:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 CONFIGURATION: Final = "config.xml"
 DETAILS: Final = "details"
+MESSAGES: Final = "messages"
 EXPLANATION: Final = "explain"
 FILTERS: Final = "filters"
 FINDINGS: Final = "findings"
@@ -316,4 +317,4 @@ def _extra_names(target: TreeTarget) -> list[str]:
         return [CONFIGURATION, FILTERS, FINDINGS, TIMESTAMP_FIELD]
     if target.id is None:
         return []
-    return {QUEUES: [DETAILS], CLIENTS.path: [EXPLANATION]}.get(target.node.path, [])
+    return {QUEUES: [DETAILS, MESSAGES], CLIENTS.path: [EXPLANATION]}.get(target.node.path, [])

@@ -20,17 +20,19 @@ from server.admin.http.messages import (
     HttpRequest,
     HttpResponse,
 )
-from server.admin.monitoring import CONFIGURATION, DETAILS, QUEUES
+from server.admin.monitoring import CONFIGURATION, DETAILS, MESSAGES, QUEUES
 from server.admin.tree import INSTANCE, ROOT, TREE_NODES, TreeTarget
+from server.storage.journal import JournalUnreadableError
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec
     from server.admin.access import AccessControl, Requester
+    from server.admin.csrf import CsrfProtection
     from server.admin.engine_calls import EngineCalls
     from server.admin.monitoring import MonitoringPages
 
 QueueDetails = Callable[[str, str], "dict[str, object] | None"]
-"""Returns a queue's details by its message type and name; called on the engine's thread."""
+"""Returns a document about a queue by its message type and name; called on the engine's thread."""
 
 
 class RootPage:
@@ -110,47 +112,59 @@ class QueueStatePage:
     Args:
         monitoring: has the queues of the last sample.
         access: checks the requester's entitlement.
-        engine_calls: runs `details` on the engine's thread.
+        csrf: refuses pages of other sites that want to read messages.
+        engine_calls: runs the other functions on the engine's thread.
         queue_details: returns a queue's details; called on the engine's thread.
+        queue_messages: returns its first messages, likewise.
     """
 
     def __init__(
         self,
         monitoring: MonitoringPages,
         access: AccessControl,
+        csrf: CsrfProtection,
         engine_calls: EngineCalls,
         queue_details: QueueDetails,
+        queue_messages: QueueDetails,
     ) -> None:
         self._monitoring = monitoring
         self._access = access
+        self._csrf = csrf
         self._engine_calls = engine_calls
-        self._queue_details = queue_details
+        self._functions = {DETAILS: queue_details, MESSAGES: queue_messages}
 
     async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
-        """Return a queue's state; other paths below queues are the tree's.
+        """Return a queue's state or its messages; other paths below queues are the tree's.
 
         Raises:
             HttpError: there is no such queue, or the requester may not see it.
         """
         segments = request.segments
-        if len(segments) != len(_QUEUES) + 2 or segments[-1] not in (DETAILS, f"{DETAILS}.json"):
+        part = segments[-1].removesuffix(".json")
+        if len(segments) != len(_QUEUES) + 2 or part not in self._functions:
             return await self._monitoring.handle_request(request, requester)
         identity = segments[-2]
         tree = await self._monitoring.latest_tree()
         target = TreeTarget(TREE_NODES[QUEUES], identity)
-        await self._access.require_access(requester, "/" + "/".join([*target.names, DETAILS]))
+        await self._access.require_access(requester, "/" + "/".join([*target.names, part]))
         values = tree.values(target)
         if values is None or target.node.resource is None:
             queues_path = "/".join(_QUEUES)
             raise HttpError(404, f"There is no queue {identity!r}; /{queues_path} has them all.")
         fields = [field.name for field in target.node.resource.fields]
         fields_by_name = dict(zip(fields, map(str, values), strict=True))
-        details = await self._engine_calls.call(
-            lambda: self._queue_details(fields_by_name["message_type"], fields_by_name["topic"])
-        )
-        if details is None:
+        message_type, topic = fields_by_name["message_type"], fields_by_name["topic"]
+        if part == MESSAGES:
+            self._csrf.refuse_foreign_request(request)
+            await self._access.require_topic(requester, topic)
+        function = self._functions[part]
+        try:
+            found = await self._engine_calls.call(lambda: function(message_type, topic))
+        except JournalUnreadableError as error:
+            raise HttpError(503, f"The log cannot be read: {error}.") from None
+        if found is None:
             raise HttpError(404, f"There is no queue {identity!r} any more.")
-        content = msgspec.json.encode(_as_texts(details))
+        content = msgspec.json.encode(_as_texts(found))
         return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])
 
 

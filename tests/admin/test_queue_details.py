@@ -75,3 +75,41 @@ def test_priorities_are_those_of_the_messages(admin: Admin) -> None:
 def queue(admin: Admin, name: str = "work") -> dict[str, Any]:
     details: dict[str, Any] = admin.tree(f"/amps/instance/queues/{name}!json/details")
     return details
+
+
+LIMITED: Final = """
+<Entitlement><Module>amps-default-no-entitlement-module</Module></Entitlement>
+<AnonymousPaths>^/amps/instance/queues</AnonymousPaths>
+"""
+
+
+def test_the_first_messages_have_their_bodies(tmp_path: Path) -> None:
+    path = "/amps/instance/queues/work!json"
+    with (
+        running_admin(tmp_path, elements=ELEMENTS) as admin,
+        admin.server.log_on("consumer") as consumer,
+        admin.server.log_on("producer") as producer,
+    ):
+        for number in range(25):
+            body = b'{"p":%d,"text":"%s"}' % (number, b"x" * (5_000 if number == 1 else 1))
+            producer.send({"c": "publish", "t": "jobs", "x": f"order-{number}"}, body)
+        consumer.send({"c": "subscribe", "cid": "1", "t": "work", "sub_id": "s"})
+        wait_until(lambda: (queue(admin)["backlog"], queue(admin)["depth"]) == ("1", "25"))
+        found = admin.ask(f"{path}/messages.json").json["messages"]
+        foreign = admin.ask(f"{path}/messages.json", Origin="https://elsewhere.example")
+        assert foreign.status == 403
+        assert admin.ask("/amps/instance/queues/nothing!json/messages").status == 404
+    assert len(found) == 20
+    assert found[0]["body"] == '{"p":0,"text":"x"}'
+    assert (found[0]["correlation_id"], found[0]["is_damaged"]) == ("order-0", "0")
+    assert (found[1]["size"], len(found[1]["body"])) == ("5017", 4_096)
+    assert (found[0]["leased_to"], found[0]["state"]) == ("consumer", "leased")
+    assert (found[0]["deliveries"], found[1]["deliveries"]) == ("1", "0")
+
+
+def test_bodies_need_the_permission_to_read_the_topic(tmp_path: Path) -> None:
+    with running_admin(tmp_path, LIMITED, ELEMENTS) as admin:
+        assert admin.ask("/amps/instance/queues/work!json/details").status == 200
+        reply = admin.ask("/amps/instance/queues/work!json/messages")
+        assert reply.status == 403
+        assert "may not read from topic work" in reply.text

@@ -29,7 +29,7 @@ from server.admin.site import AdminSite, HttpRoute, headers_of
 from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD
 from server.app.wiring.drain import DrainError, InstanceDrain
 from server.app.wiring.provision import ProvisionError
-from server.queues.topic.status import details
+from server.queues.topic.status import details, first_messages
 from server.security import modules as security
 from server.statistics.histograms import distributions
 from server.statistics.resources import CLIENTS
@@ -89,6 +89,11 @@ def provision_admin(
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.steady())
 
+    def queue_messages(message_type: str, name: str) -> dict[str, object] | None:
+        queues = engine.topics.queues
+        queue = None if queues is None else queues.find(message_type, name)
+        return None if queue is None else {"messages": first_messages(queue, engine.clock.steady())}
+
     csrf = CsrfProtection(
         admin.access_control_allow_origin,
         OwnHosts(own_names(admin)),
@@ -110,7 +115,7 @@ def provision_admin(
             )
         ]
     )
-    state = QueueStatePage(monitoring, access, engine_calls, queue_details)
+    state = QueueStatePage(monitoring, access, csrf, engine_calls, queue_details, queue_messages)
     explaining = DiagnosisPages(
         monitoring, past, access, engine_calls, ClientFactsCollector(engine), statistics
     )

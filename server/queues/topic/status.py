@@ -21,6 +21,7 @@ from server.queues.topic.filter_matcher import ConsumerFilter
 if TYPE_CHECKING:
     from server.queues.core import Queue
     from server.queues.core.inspection import ConsumerStatus, QueueStatus
+    from server.queues.topic.message_cache import CachedMessage
     from server.queues.topic.queue_topic import QueueTopic
     from server.storage.journal.files import JournalFile
     from server.topics.transaction_log import TransactionLog
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _SECOND: Final = 1_000_000
 _MAX_MESSAGES: Final = 1_000
 _MAX_CONSUMERS: Final = 1_000
+_MAX_BODIES: Final = 20
+MAX_BODY_BYTES: Final = 4_096
+"""Maximum bytes of a body that are shown."""
 
 
 def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> dict[str, object]:
@@ -67,6 +71,45 @@ def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> 
         "transferred_out": counters.transferred_out,
         "cursors": _cursors(queue, queue_status, log),
         "messages": messages,
+    }
+
+
+def first_messages(topic: QueueTopic, steady_s: SteadySeconds) -> list[dict[str, object]]:
+    """Describe the first messages of a queue, with the beginnings of their bodies.
+
+    Args:
+        topic: the queue.
+        steady_s: the time of the steady clock.
+
+    Raises:
+        JournalUnreadableError: the log cannot be read at the moment.
+    """
+    queue, now = topic.core, int(steady_s * _SECOND)
+    entries = queue.lifecycle.entries
+    places = list(islice(entries.places(), _MAX_BODIES))
+    messages = topic.browser.read(entries.txids(places))
+    return [
+        _message_with_body(queue, place, found, now)
+        for place, found in zip(places, messages, strict=True)
+    ]
+
+
+def _message_with_body(
+    queue: Queue, place: int, found: CachedMessage | None, now: int
+) -> dict[str, object]:
+    message_status = message(queue, place)
+    body = b"" if found is None else found.body
+    return {
+        "bookmark": bookmark_of(queue, place),
+        "state": "" if message_status is None else message_status.state,
+        "age": max(now - queue.lifecycle.entries.recorded_at(place), 0) / _SECOND,
+        "deliveries": 0 if message_status is None else message_status.deliveries,
+        "cancels": 0 if message_status is None else message_status.cancels,
+        "leased_to": "" if message_status is None else message_status.leased_to,
+        "correlation_id": "" if found is None else found.context.correlation_id or "",
+        "is_damaged": int(found is None),
+        "size": len(body),
+        "body": body[:MAX_BODY_BYTES].decode(errors="replace"),
     }
 
 

@@ -266,6 +266,13 @@ def test_a_queue_has_its_consumers_and_messages(console: Browser, shop: Shop) ->
     assert console.inaccessible() == []
 
 
+def test_messages_of_a_queue_have_their_bodies(console: Browser) -> None:
+    console.open("queues?id=shipping!json")
+    console.find("aside .message summary").click()
+    console.shows("aside .message[open] pre", '"id": ')
+    assert console.inaccessible() == []
+
+
 def test_messages_of_a_queue_are_purged_when_that_is_confirmed(console: Browser) -> None:
     console.open("queues?id=shipping!json")
     console.button("Purge", "aside").click()

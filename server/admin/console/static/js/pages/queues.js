@@ -2,7 +2,8 @@
 
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { FieldChart } from "../charts.js";
-import { count, duration, visible } from "../format.js";
+import { formatted } from "../amps/bodies.js";
+import { bytes, count, duration, visible } from "../format.js";
 import { useLive } from "../live.js";
 import { Aside, Found, PageHead, Search, Values } from "../parts.js";
 import { change, href } from "../route.js";
@@ -14,6 +15,8 @@ import { Table } from "../tables/table.js";
 import { OperationButton, operationsAt } from "../operation.js";
 
 const PLACE = "amps/instance/queues";
+const MAX_BODY_BYTES = 4_096;
+const MAX_SUMMARY = 80;
 
 /** Seconds after which the oldest message is late, as among the findings of the overview. */
 const LATE_S = 60;
@@ -79,7 +82,7 @@ function Queue({ entry, tree, back, session }) {
       <p class="buttons left">${operations.map((operation) => html`<${OperationButton} operation=${operation} session=${session} name=${entry.topic} />`)}</p>
       <${FieldChart} title="Messages" label=${`Messages in ${entry.id}`} path=${[...PLACE.split("/"), entry.id]} fields=${FIELDS} tree=${tree} />
       <${FieldChart} title="Messages per second" label=${`Messages of ${entry.id} per second`} path=${[...PLACE.split("/"), entry.id]} fields=${RATES} tree=${tree} hasRange=${false} />
-      <${Details} id=${entry.id} moment=${tree.moment} />
+      <${Details} id=${entry.id} type=${entry.message_type} moment=${tree.moment} />
       <${Values} path=${`/${PLACE}/${name}`} entry=${entry} />
     </${Aside}>
   `;
@@ -88,22 +91,28 @@ function Queue({ entry, tree, back, session }) {
 const FIELDS = { depth: "queue_depth", leased: "backlog" };
 const RATES = { enqueued: "enqueued_per_sec", acknowledged: "acknowledged_per_sec" };
 
-const MAX_SHOWN_MESSAGES = 20;
-
-/** Shows the consumers and the first messages of a queue. @param {{ id: string, moment: string }} props */
-function Details({ id, moment }) {
+/** Shows the consumers and the first messages of a queue. @param {{ id: string, type: string, moment: string }} props */
+function Details({ id, type, moment }) {
   const [details, setDetails] = useState(/** @type {any} */ (null));
+  const [messages, setMessages] = useState(/** @type {any[]} */ ([]));
+  const [problem, setProblem] = useState("");
+  const path = `/${PLACE}/${encodeURIComponent(id)}`;
   useEffect(() => {
     const controller = new AbortController();
-    readJson(`/${PLACE}/${encodeURIComponent(id)}/details.json`).then(
-      (found) => !controller.signal.aborted && setDetails(found),
-      () => !controller.signal.aborted && setDetails(null),
+    const { signal } = controller;
+    readJson(`${path}/details.json`, { signal }).then(setDetails, () => !signal.aborted && setDetails(null));
+    readJson(`${path}/messages.json`, { signal }).then(
+      (found) => {
+        setMessages(found.messages);
+        setProblem("");
+      },
+      (error) => !signal.aborted && setProblem(error.message),
     );
     return () => controller.abort();
-  }, [id, moment]);
+  }, [path, moment]);
   if (!details) return null;
   const consumers = (details.cursors ?? []).flatMap((/** @type {any} */ cursor) => cursor.cursor_subscriptions);
-  const messages = details.messages ?? [];
+  const rest = Number(details.depth) - messages.length;
   return html`
     <section>
       <h3>Consumers</h3>
@@ -111,9 +120,28 @@ function Details({ id, moment }) {
     </section>
     <section>
       <h3>First messages</h3>
-      ${messages.length ? html`<${Rows} rows=${messages.slice(0, MAX_SHOWN_MESSAGES)} />` : html`<p class="hint">It is empty.</p>`}
-      ${messages.length > MAX_SHOWN_MESSAGES && html`<p><a href=${`/${PLACE}/${encodeURIComponent(id)}/details`}>${count(messages.length)} in total</a></p>`}
+      ${problem && html`<p class="hint">${problem}</p>`}
+      ${!problem && !messages.length && html`<p class="hint">It is empty.</p>`}
+      ${messages.map((one) => html`<${Message} key=${one.bookmark} message=${one} type=${type} />`)}
+      ${(problem || rest > 0) && html`<p><a href=${`${path}/details`}>${problem ? "Messages without bodies" : `${count(rest)} more, without bodies`}</a></p>`}
     </section>
+  `;
+}
+
+/** @param {{ message: any, type: string }} props */
+function Message({ message, type }) {
+  const { bookmark, state, age, deliveries, leased_to, correlation_id, size, body } = message;
+  const isWhole = Number(size) <= MAX_BODY_BYTES;
+  return html`
+    <details class="message">
+      <summary>
+        <code>${visible(isWhole ? body.slice(0, MAX_SUMMARY) : `${bytes(size)}: ${body.slice(0, MAX_SUMMARY)}`) || "(empty)"}</code>
+        <span class="hint">${leased_to ? `leased to ${visible(leased_to)}` : state}, ${duration(age)}</span>
+      </summary>
+      <p class="hint">${visible(bookmark)}, delivered ${count(deliveries)}\u00d7${correlation_id && `, ${visible(correlation_id)}`}</p>
+      <pre class="body" tabindex="0" aria-label="Body">${visible(isWhole ? formatted(type, body) : body)}</pre>
+      ${!isWhole && html`<p class="hint">The first ${bytes(MAX_BODY_BYTES)} of ${bytes(size)}.</p>`}
+    </details>
   `;
 }
 
