@@ -57,6 +57,18 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l user -x -d 'as w
 complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
 complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
 complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l dry-run -d 'show the differences, and apply nothing'
+complete -c amps-ctl -f -n __fish_use_subcommand -a rolling-restart -d 'Restart instances of a mesh one after the other, and stop at the first doubt.'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -f
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -s h -l help -d 'show this help message and exit'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l json -d 'print a JSON object'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l url -x -d 'the admin interface, such as http://localhost:8085; AMPS_ADMIN_URL if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l restart-command -x -d 'starts the instance AMPS_INSTANCE again; without it, a supervisor has to'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l drain-timeout -x -d 'such as 60s or 5m (60s)'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l timeout -x -d 'how long an instance may take to start and to catch up (5m)'
+complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l replication -x -a 'sync all' -d 'the destinations that have to be connected and up to date (all)'
 complete -c amps-ctl -f -n __fish_use_subcommand -a client -d 'Operate connections of clients: list, disconnect.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from client' -a 'list disconnect'

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from config_schema.units import parse_interval
 from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.admin_login import add_login_options, read_login
@@ -33,10 +34,17 @@ from server.cli.ctl.health import (
 )
 from server.cli.ctl.instance import CtlEntry, CtlError, CtlInstance, CtlStatus
 from server.cli.ctl.nouns import LIST, LOG_TARGETS, NOUNS, CtlNoun
+from server.cli.ctl.rolling_restart import (
+    RollingRestart,
+    RollingRestartSettings,
+    find_instances,
+    is_address,
+)
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.log.level_overrides import CONFIGURED_LEVEL
 from server.log.levels import Level
+from server.storage.sow.records import NANOSECONDS
 from server.util.json_lines import json_document
 
 _NAME: Final = "amps-ctl"
@@ -59,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = _parse(parser, arguments)
     url = options.url or os.environ.get(_URL, "")
+    if options.takes_addresses:
+        url = url or next(filter(is_address, options.names), "")
     if not url:
         parser.error(f"no instance: give --url, or set {_URL}")
     try:
@@ -189,6 +199,20 @@ def _reload(instance: CtlInstance, options: argparse.Namespace) -> CtlStatus:
     return _print_results([result], as_json=options.json)
 
 
+def _rolling_restart(
+    parser: CommandLineParser, instance: CtlInstance, options: argparse.Namespace
+) -> CtlStatus:
+    if not options.names:
+        parser.error("rolling-restart needs an INSTANCE")
+    settings = RollingRestartSettings(
+        options.restart_command, options.drain_timeout, options.timeout, options.replication
+    )
+    show = partial(_put_progress, as_json=options.json)
+    instances = find_instances(options.names, instance.url, read_login(options))
+    results = list(RollingRestart(instances, settings, show).run())
+    return _print_results(results, as_json=options.json)
+
+
 def _put_progress(line: str, *, as_json: bool) -> None:
     """Print a line of progress, apart from a JSON object."""
     if as_json:
@@ -209,7 +233,7 @@ def _parser() -> CommandLineParser:
         epilog="Exit status: 0 done, 1 refused or failed, 2 invalid command line, 3 not ready,"
         " 4 no answer or no logon, 5 the request was sent and its result is unknown.",
     )
-    parser.set_defaults(**_DEFAULTS, names=[], takes_names=False)
+    parser.set_defaults(**_DEFAULTS, names=[], takes_names=False, takes_addresses=False)
     _add_connection_options(parser)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, execute, help_text in (
@@ -220,6 +244,7 @@ def _parser() -> CommandLineParser:
     _add_log_level(commands)
     _add_drain(commands)
     _add_reload(commands)
+    _add_rolling_restart(commands)
     for name, noun in NOUNS.items():
         _add_noun(commands, name, noun)
     return parser
@@ -277,6 +302,35 @@ def _add_reload(commands: argparse._SubParsersAction[CommandLineParser]) -> None
     parser.add_argument("--dry-run", action="store_true", default=False, help=text)
 
 
+def _add_rolling_restart(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
+    help_text = "restart instances of a mesh one after the other, and stop at the first doubt"
+    parser = _add_command(commands, "rolling-restart", None, help_text)
+    parser.set_defaults(
+        execute=partial(_rolling_restart, parser), takes_names=True, takes_addresses=True
+    )
+    add = parser.add_argument
+    names = "names in the mesh, or addresses of admin interfaces"
+    add("names", metavar="INSTANCE", nargs="*", help=names)
+    add(
+        "--restart-command",
+        metavar="COMMAND",
+        default="",
+        help="starts the instance AMPS_INSTANCE again; without it, a supervisor has to",
+    )
+    add("--drain-timeout", metavar="TIME", default="60s", help="such as 60s or 5m (60s)")
+    text = "how long an instance may take to start and to catch up (5m)"
+    add("--timeout", metavar="TIME", type=_seconds, default=300.0, help=text)
+    _add_replication_option(parser, default="all")
+
+
+def _seconds(text: str) -> float:
+    """Return an interval in seconds, or refuse the argument."""
+    try:
+        return parse_interval(text) / NANOSECONDS
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _add_command(
     commands: argparse._SubParsersAction[CommandLineParser],
     name: str,
@@ -302,12 +356,12 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
     add_login_options(parser)
 
 
-def _add_replication_option(parser: argparse.ArgumentParser) -> None:
+def _add_replication_option(parser: argparse.ArgumentParser, default: str = "sync") -> None:
     parser.add_argument(
         "--replication",
         choices=("sync", "all"),
-        default="sync",
-        help="the destinations that have to be connected and up to date (sync)",
+        default=default,
+        help=f"the destinations that have to be connected and up to date ({default})",
     )
 
 
