@@ -19,7 +19,7 @@ PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test alltests test-times test-long test-mutants lint bench docs pages client packages help clean
+.PHONY: run server install check quicktests test alltests test-times test-long test-mutants lint bench docs pages client packages help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -34,8 +34,11 @@ server: $(SERVER)
 install: $(EVERYTHING)
 
 ## check: run the checks of form, layers and types, and the tests that start no processes
-check: install lint
-	$(BIN)/pytest -n auto -m 'not process'
+check: install
+	@$(MAKE) --no-print-directory -j2 lint quicktests
+
+quicktests: install
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto -m 'not process'
 
 ## test: run all checks and all tests
 test: install

@@ -29,6 +29,7 @@ import pytest
 
 from amperage.compiled_modules import COMPILED, LIBRARY, compiled_trouble
 from config_schema.version import VERSION
+from tests.support.long_form import ONLY_LONG
 from tests.support.packages import PACKAGES
 from tests.support.quick import quick_command
 from tests.support.server import COMMAND, RunningServer, free_port, wait_until_started
@@ -225,17 +226,16 @@ def test_who_has_no_compiler_is_told_what_to_install(source_archive: Path) -> No
     assert "apt install gcc python3-dev" in advice
 
 
-@pytest.mark.parametrize("trouble", ["type", pytest.param("compiler", marks=pytest.mark.long)])
+@ONLY_LONG
+@pytest.mark.parametrize("trouble", ["type", "compiler"])
 def test_where_the_message_path_cannot_be_compiled_it_says_what_does_without(
-    checkout: Path, tmp_path: Path, trouble: str, pytestconfig: pytest.Config
+    checkout: Path, tmp_path: Path, trouble: str
 ) -> None:
-    """Whether mypyc does not take it, or, in long runs, the C compiler what mypyc makes of it.
+    """Whether mypyc does not take it, or the C compiler what mypyc makes of it.
 
     All of the message path, and the modules in Cython, would take half a minute: here it is one
     module of each.
     """
-    if trouble == "compiler" and not pytestconfig.getoption("--long"):
-        pytest.skip("takes 12 seconds of a processor: `make test-long`")
     not_compiled = shutil.ignore_patterns("benchmarks", "docs", "man", "static", "tests")
     copy = Path(shutil.copytree(checkout, tmp_path / "copy", ignore=not_compiled))
     for package in ("amperage", "pipeline", "server"):
@@ -405,7 +405,7 @@ def as_version(wheel: Path, version: str, directory: Path) -> Path:
     return later
 
 
-@pytest.mark.long
+@ONLY_LONG
 @pytest.mark.timeout(900)
 def test_it_is_installed_used_upgraded_and_removed(
     wheel: Path, installation: Installation, tmp_path: Path

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.long_form import spread
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
@@ -175,7 +176,7 @@ DELETED_LOG = """
 """
 
 
-@pytest.mark.parametrize("log", ["", DELETED_LOG])
+@pytest.mark.parametrize("log", spread([DELETED_LOG, ""], 1))
 @pytest.mark.parametrize(
     "history", ["", "<History><Window>1d</Window><Granularity>0s</Granularity></History>"]
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.process import resident_bytes
+from tests.support.long_form import spread
 from tests.support.server import running_server
 
 FILTERS = [
@@ -18,7 +19,7 @@ COUNT = 5_000
 MAX_GROWTH = 2 * 1024 * 1024
 
 
-@pytest.mark.parametrize("text", FILTERS)
+@pytest.mark.parametrize("text", spread(FILTERS, 1))
 def test_memory_of_filters_is_used_again(tmp_path: Path, text: str) -> None:
     """Filters with other constants and fields each take some hundred bytes to some kilobytes."""
     with running_server(tmp_path) as server, server.log_on("subscriber") as peer:
