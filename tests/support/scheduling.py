@@ -8,22 +8,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 _WITH_SPARK: Final = "tests/pipeline/"
-"""Most of these share a Spark, which needs a Java and 1.5 GB. Two processes have one each."""
-
-_SECOND_SPARK: Final = (
-    "tests/pipeline/test_bad_input.py",
-    "tests/pipeline/test_batch_read.py",
-    "tests/pipeline/test_configured_types.py",
-    "tests/pipeline/test_credentials.py",
-    "tests/pipeline/test_data_loss.py",
-    "tests/pipeline/test_exactly_once.py",
-    "tests/pipeline/test_expressions.py",
-    "tests/pipeline/test_jobs.py",
-    "tests/pipeline/test_stream_read.py",
-    "tests/pipeline/test_views.py",
-    "tests/pipeline/test_walkthrough.py",
-)
-"""About half of them, by the time that they take."""
+"""Most of these share a Spark, which needs a Java and 1.5 GB. Another one would take twenty seconds
+of a processor, until Java has compiled what it runs most."""
 
 _WITHOUT_SPARK: Final = (
     "tests/pipeline/test_delta.py",
@@ -102,7 +88,7 @@ def _spark(nodeid: str) -> str | None:
             return f"Sparks of their own {number}"
     if not nodeid.startswith(_WITH_SPARK) or nodeid.startswith(_WITHOUT_SPARK):
         return None
-    return f"shared Spark {int(nodeid.startswith(_SECOND_SPARK))}"
+    return "shared Spark"
 
 
 def _turn(item: pytest.Item) -> tuple[int, str]:
