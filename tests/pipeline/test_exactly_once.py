@@ -90,7 +90,7 @@ def in_another_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
     "options",
     [
         pytest.param({}, id="what is there is read back"),
-        pytest.param({"order": "sorted"}, id="rows are sorted"),
+        pytest.param({"order": "sorted"}, id="rows are sorted", marks=ONLY_LONG),
     ],
 )
 def test_tasks_behind_a_shuffle_lose_nothing(

@@ -28,7 +28,7 @@ from tests.pipeline.journals import Writer, journal
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import WAIT_SECONDS
 from tests.pipeline.topics import publish, uri
-from tests.support.long_form import ONLY_LONG
+from tests.support.long_form import ONLY_LONG, spread
 from tests.support.server import RunningServer
 
 COLUMNS = "id BIGINT, symbol STRING"
@@ -100,7 +100,9 @@ def test_fields_and_deletions_of_journals_become_a_table(
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("follow", [[], ["--follow", "--until-caught-up"]], ids=["once", "follow"])
+@pytest.mark.parametrize(
+    "follow", spread([["--follow", "--until-caught-up"], []], 1), ids=["follow", "once"]
+)
 def test_a_first_run_that_fails_is_in_nobodys_way(
     tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str], follow: list[str]
 ) -> None:

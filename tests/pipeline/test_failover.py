@@ -20,6 +20,7 @@ from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.test_exactly_once import assert_once
 from tests.pipeline.topics import logged
 from tests.support.cluster import PAIR, Cluster, Instance, cluster
+from tests.support.long_form import spread
 from tests.support.waiting import wait_until
 
 ROWS: Final = 6_000
@@ -31,7 +32,7 @@ def count(instance: Instance, topic: str) -> int:
     return len(logged(instance.server, topic))
 
 
-@pytest.mark.parametrize("order", ["checked", "sorted"])
+@pytest.mark.parametrize("order", spread(["checked", "sorted"], 1))
 def test_each_row_is_published_once(spark: SparkSession, tmp_path: Path, order: str) -> None:
     """Offsets, numbers and what is read back mean the same at both instances."""
     with cluster(tmp_path / "pair", PAIR, elements="") as pair:

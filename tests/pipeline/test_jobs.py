@@ -332,7 +332,9 @@ def test_a_replay_does_not_go_on_in_a_log_that_was_put_back(
     assert replayed(server, topic) == [1, 2, 3, 4, 1, 2, 5, 6, 7]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), spread([(signal.SIGINT, 130), (signal.SIGTERM, 143)], 1, several=True)
+)
 def test_a_replay_that_is_interrupted_goes_on(
     number: int, status: int, tmp_path: Path, server: RunningServer
 ) -> None:

@@ -16,6 +16,7 @@ from pipeline.amps.options import read_options
 from pipeline.amps.stream import AmpsStreamReader
 from tests.pipeline.streams import read_all, to_file, until
 from tests.pipeline.topics import bookmarks, publish, streaming, uri
+from tests.support.long_form import ONLY_LONG, spread
 from tests.support.server import RunningServer
 
 SCHEMA: Final = StructType([StructField("id", IntegerType())])
@@ -83,7 +84,7 @@ def test_what_comes_is_followed(spark: SparkSession, server: RunningServer, tmp_
     assert all(row.bookmark.count("|") == 2 and row.timestamp is not None for row in rows)
 
 
-@pytest.mark.parametrize("now", ["0|1|", "0|1", "1|0|"])
+@pytest.mark.parametrize("now", spread(["0|1|", "0|1", "1|0|"], 1))
 def test_the_now_of_a_stream_is_that_of_its_first_start(
     spark: SparkSession, server: RunningServer, tmp_path: Path, now: str
 ) -> None:
@@ -166,7 +167,7 @@ def test_offsets_get_on_where_others_publish(
         ({"max_rows_per_trigger": 40}, [40, 40, 20]),
         ({"max_bytes_per_trigger": 300}, [30, 30, 30, 10]),
         ({"max_bytes_per_trigger": 300, "max_rows_per_trigger": 25}, [25, 25, 25, 25]),
-        ({"max_bytes_per_trigger": 1}, [1] * 100),
+        pytest.param({"max_bytes_per_trigger": 1}, [1] * 100, marks=ONLY_LONG),
         ({"min_rows_per_trigger": 1000}, [100]),
         ({"filter": "/id >= 50", "max_rows_per_trigger": 40}, [40, 20]),
     ],

@@ -223,7 +223,7 @@ IDS = [TYPES[oid].name + str(number) for number, (oid, *_) in enumerate(ROUND_TR
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize(("oid", "arrow_type", "values", "convert"), ROUND_TRIPS, ids=IDS)
-@settings(max_examples=examples(200, usual=12), deadline=None)
+@settings(max_examples=examples(200, 5), deadline=None)
 @given(data=st.data())
 def test_round_trip(
     oid: int,
@@ -245,7 +245,7 @@ def test_round_trip(
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize(("oid", "arrow_type", "values", "convert"), ROUND_TRIPS, ids=IDS)
-@settings(max_examples=examples(200, usual=12), deadline=None)
+@settings(max_examples=examples(200, 5), deadline=None)
 @given(data=st.data())
 def test_round_trip_of_arrays(
     oid: int,

@@ -26,7 +26,7 @@ IDS = [f"{TYPES[oid].name}{number}" for number, (oid, _, _) in enumerate(CASES)]
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize(("oid", "arrow_type", "values"), CASES, ids=IDS)
-@settings(max_examples=examples(100, usual=12), deadline=None)
+@settings(max_examples=examples(100, 5), deadline=None)
 @given(data=st.data())
 def test_psycopg_reads_columns(
     oid: int, arrow_type: pa.DataType, values: st.SearchStrategy[Any], binary: bool, data: Any
@@ -48,7 +48,7 @@ def loader(oid: int, binary: bool) -> Any:
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize(("oid", "arrow_type", "values"), CASES, ids=IDS)
-@settings(max_examples=examples(100, usual=12), deadline=None)
+@settings(max_examples=examples(100, 5), deadline=None)
 @given(data=st.data())
 def test_parameters_of_psycopg(
     oid: int, arrow_type: pa.DataType, values: st.SearchStrategy[Any], binary: bool, data: Any
