@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from html import unescape
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +31,6 @@ from server.util.json_lines import json_document, json_line
 NAME: Final = "amps-backup"
 
 _FAILED: Final = 1
-_OPERATION: Final = "/amps/administrator/backup"
-_RUNS: Final = "/amps/administrator/backups.json"
 _BEGUN: Final = re.compile(r"Backup (\S+) has begun in (.+)\.", re.DOTALL)
 _POLL_INTERVAL_S: Final = 0.5
 
@@ -94,10 +91,10 @@ def _begin(client: AdminClient, options: argparse.Namespace) -> tuple[str, str]:
     Raises:
         AdminRequestError: the request is refused.
     """
-    answer = client.post(_OPERATION, _parameters(options))
-    match = _BEGUN.search(unescape(answer.body))
+    result = str(client.administrator(("backup",), _parameters(options)))
+    match = _BEGUN.fullmatch(result)
     if match is None:
-        raise AdminRequestError(f"the answer is not understood: {answer.body[:200]}")
+        raise AdminRequestError(f"the answer is not understood: {result[:200]}")
     return match[1], match[2]
 
 
@@ -111,7 +108,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _state_of(client: AdminClient, backup_id: str) -> str:
-    runs = client.json(_RUNS)["amps"]["administrator"]["backups"]
+    runs = client.administrator(("backups",))
     states = [str(run["name"]) for run in runs if run["id"] == backup_id]
     if not states:
         raise AdminRequestError(f"{backup_id} is not known there any more: was it restarted?")
@@ -234,7 +231,7 @@ class _UnknownBackupError(Exception):
     """There is no such backup. The text names it."""
 
 
-def _find(backups: Sequence[StoredBackup], place: Path, backup_id: str | None) -> StoredBackup:
+def _find(backups: Sequence[StoredBackup], directory: Path, backup_id: str | None) -> StoredBackup:
     """Return the backup with an id, or else the newest complete one.
 
     Raises:
@@ -244,7 +241,7 @@ def _find(backups: Sequence[StoredBackup], place: Path, backup_id: str | None) -
         if backup.id == backup_id or (backup_id is None and backup.manifest is not None):
             return backup
     missing = "complete backup" if backup_id is None else f"backup {backup_id}"
-    raise _UnknownBackupError(f"there is no {missing} in {place}")
+    raise _UnknownBackupError(f"there is no {missing} in {directory}")
 
 
 def _never_abort() -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
 
 from server.cli.doctor.admin_interface import AdminClient, AdminLogin, AdminRequestError
 
-_TOP: Final = ("amps", "administrator")
 _TIMEOUT_S: Final = 30.0
 """The time limit of an answer; the instance itself answers within a shorter one."""
-
-_MAX_REASON: Final = 100_000
 
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
@@ -118,13 +113,10 @@ class CtlInstance:
         Raises:
             CtlError: there is no answer, or it is a refusal.
         """
-        status, body = self._request(path, None)
-        if status not in (_OK, _UNAVAILABLE):
-            raise _refusal(status, body, is_operation=False)
         try:
-            return json.loads(body)
-        except ValueError:
-            raise CtlError(_first_line(body), CtlStatus.NO_ANSWER) from None
+            return self._client.json(path)
+        except AdminRequestError as error:
+            raise self._error(error, is_operation=False) from None
 
     def _administrator(
         self,
@@ -132,42 +124,21 @@ class CtlInstance:
         form: Mapping[str, str] | None,
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        all_names = (*_TOP, *names)
-        path = "/" + "/".join(quote(name, safe="!", errors="surrogateescape") for name in all_names)
-        question = f"?{urlencode(query)}" if query else ""
-        status, body = self._request(f"{path}.json{question}", form)
-        if status != _OK:
-            raise _refusal(status, body, is_operation=form is not None)
-        value = json.loads(body)
-        for name in all_names:
-            value = value[name]
-        return value
-
-    def _request(self, path: str, form: Mapping[str, str] | None) -> tuple[int, str]:
         try:
-            answer = self._client.request(path, form)
+            return self._client.administrator(names, form, query)
         except AdminRequestError as error:
-            is_unknown = error.is_sent and form is not None
-            status = CtlStatus.UNKNOWN if is_unknown else CtlStatus.NO_ANSWER
+            raise self._error(error, is_operation=form is not None) from None
+
+    def _error(self, error: AdminRequestError, *, is_operation: bool) -> CtlError:
+        unknown_or_none = CtlStatus.UNKNOWN if is_operation else CtlStatus.NO_ANSWER
+        if not error.status:
             advice = f" ({error.advice})" if error.advice else ""
-            raise CtlError(f"{self.url}: {error}{advice}", status) from None
-        return answer.status, answer.body
-
-
-def _refusal(status: int, body: str, *, is_operation: bool) -> CtlError:
-    """Return the error for an answer that is none of success.
-
-    The body of such an answer is the status with its phrase, and then the reason.
-    """
-    reason = body.partition("\n")[2].strip()[:_MAX_REASON] or _first_line(body)
-    if status == _UNAUTHORIZED:
-        return CtlError("the credentials are missing or refused", CtlStatus.NO_ANSWER)
-    if status == _UNAVAILABLE:
-        return CtlError(reason, CtlStatus.UNKNOWN if is_operation else CtlStatus.NO_ANSWER)
-    if status == _NOT_FOUND and is_operation:
-        return CtlError("there is no such operation at the moment", CtlStatus.REFUSED)
-    return CtlError(reason, CtlStatus.REFUSED)
-
-
-def _first_line(body: str) -> str:
-    return body.strip().partition("\n")[0][:500]
+            status = unknown_or_none if error.is_sent else CtlStatus.NO_ANSWER
+            return CtlError(f"{self.url}: {error}{advice}", status)
+        if error.status == _UNAUTHORIZED:
+            return CtlError("the credentials are missing or refused", CtlStatus.NO_ANSWER)
+        if error.status in (_OK, _UNAVAILABLE):  # an answer that is no JSON, or no answer in time
+            return CtlError(error.reason, unknown_or_none)
+        if error.status == _NOT_FOUND and is_operation:
+            return CtlError("there is no such operation at the moment", CtlStatus.REFUSED)
+        return CtlError(error.reason, CtlStatus.REFUSED)

@@ -7,15 +7,17 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 << 20
 _READ_SIZE: Final = 1 << 16
+_MAX_REASON_LENGTH: Final = 100_000
+_ADMINISTRATOR: Final = ("amps", "administrator")
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -24,15 +26,23 @@ class AdminRequestError(Exception):
 
     Attributes:
         status: HTTP status of the answer; 0 if there was none.
+        reason: the reason that the answer gives; the whole text if there was none.
         advice: how to correct it, if that is known here.
         is_sent: whether the request may have reached the instance.
     """
 
     def __init__(
-        self, text: str, status: int = 0, advice: str = "", *, is_sent: bool = False
+        self,
+        text: str,
+        status: int = 0,
+        advice: str = "",
+        reason: str = "",
+        *,
+        is_sent: bool = False,
     ) -> None:
         super().__init__(text)
         self.status = status
+        self.reason = reason or text
         self.advice = advice
         self.is_sent = is_sent
 
@@ -110,25 +120,44 @@ class AdminClient:
             return answer
         raise self._refusal(path, answer)
 
-    def _refusal(self, path: str, answer: AdminResponse) -> AdminRequestError:
-        lines = [line for line in answer.body.splitlines() if line.strip()]
-        if lines and lines[0].startswith(f"{answer.status} "):  # its status line, once more
-            del lines[0]
-        first = lines[0].strip()[:300] if lines else ""
-        if answer.status == http.client.UNAUTHORIZED:
-            first = "the credentials are refused" if self._login.user else "it asks for credentials"
-        return AdminRequestError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
+    def administrator(
+        self,
+        names: Sequence[str],
+        form: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return the value below /amps/administrator that a path of names leads to.
 
-    def post(self, path: str, parameters: Mapping[str, str]) -> AdminResponse:
-        """Send a form to a path and return the answer.
+        Args:
+            names: the path.
+            form: the parameters of an operation, which is executed; None to read a value.
+            query: the parameters of a question that changes nothing.
 
         Raises:
             AdminRequestError: there is no answer, or it is a refusal.
         """
-        answer = self.request(path, parameters)
-        if answer.status == http.client.OK:
-            return answer
-        raise self._refusal(path, answer)
+        names = (*_ADMINISTRATOR, *names)
+        path = "/" + "/".join(quote(name, safe="!", errors="surrogateescape") for name in names)
+        question = f"?{urlencode(query)}" if query else ""
+        answer = self.request(f"{path}.json{question}", form)
+        if answer.status != http.client.OK:
+            raise self._refusal(path, answer)
+        value = _parse(path, answer)
+        for name in names:
+            value = value[name]
+        return value
+
+    def _refusal(self, path: str, answer: AdminResponse) -> AdminRequestError:
+        """Return the error for a refusal: its body is the status line again, then the reason."""
+        head, _, rest = answer.body.strip().partition("\n")
+        if not head.startswith(f"{answer.status} "):
+            head, rest = "", answer.body
+        reason = rest.strip()[:_MAX_REASON_LENGTH] or head
+        first = rest.strip().partition("\n")[0][:300]
+        if answer.status == http.client.UNAUTHORIZED:
+            first = "the credentials are refused" if self._login.user else "it asks for credentials"
+        text = f"{path}: {answer.status} {first}".rstrip()
+        return AdminRequestError(text, answer.status, reason=reason)
 
     def json(self, path: str) -> Any:
         """Request a path and return its JSON document.
@@ -136,11 +165,7 @@ class AdminClient:
         Raises:
             AdminRequestError: there is none.
         """
-        answer = self.get(path)
-        try:
-            return json.loads(answer.body)
-        except ValueError:
-            raise AdminRequestError(f"{path}: the answer is no JSON", answer.status) from None
+        return _parse(path, self.get(path))
 
     def first_event(self, path: str) -> Any:
         """Request a stream of events and return the first one, parsed as JSON.
@@ -217,6 +242,13 @@ class AdminClient:
 def is_one_machine(address: str, peer: str) -> bool:
     """Return True if the addresses of the two ends of a connection are on one machine."""
     return address == peer or ip_address(peer.partition("%")[0]).is_loopback
+
+
+def _parse(path: str, answer: AdminResponse) -> Any:
+    try:
+        return json.loads(answer.body)
+    except ValueError:
+        raise AdminRequestError(f"{path}: the answer is no JSON", answer.status) from None
 
 
 def _read(response: http.client.HTTPResponse, until: bytes, timeout_s: float) -> str:
