@@ -160,7 +160,6 @@ class Instance:
         self._mesh_reporter: MeshReporter | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since_s = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, on_started: Callable[[], None]) -> None:
         """Start, serve until a signal requests a stop, then stop.
@@ -187,7 +186,9 @@ class Instance:
                 garbage_collection.settle()
                 opened.callback(
                     garbage_collection.GarbageCollector(
-                        self._engine.clock, self._closed_session_count, self._session_count
+                        self._engine.clock,
+                        lambda: self._engine.sessions_ended,
+                        lambda: len(self._engine.sessions),
                     ).stop
                 )
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
@@ -261,12 +262,6 @@ class Instance:
         self._services.signals.check_stop_requested()
         self._supervisor.report_progress()
 
-    def _closed_session_count(self) -> int:
-        return self._engine.sessions_ended
-
-    def _session_count(self) -> int:
-        return len(self._engine.sessions)
-
     async def enable_transport(self, name: str) -> None:
         """Open a transport, if it is not open, just as at the start.
 
@@ -294,16 +289,12 @@ class Instance:
         spec = self._spec.transaction_log
         if spec is None:
             return None
-        post = partial(self._post, asyncio.get_running_loop())
-        log = open_journal(self._spec, spec, self._engine, post)
+        log = open_journal(self._spec, spec, self._engine, self._post)
         opened.callback(log.close)
         return spec, log
 
     def _prepare_replication(
-        self,
-        log: TransactionLog,
-        opened: contextlib.AsyncExitStack,
-        check: Callable[[], None],
+        self, log: TransactionLog, opened: contextlib.AsyncExitStack, check: Callable[[], None]
     ) -> None:
         """Prepare replication, if it is configured; links are made with the transports.
 
@@ -411,13 +402,12 @@ class Instance:
         admin = self._spec.admin
         if admin is None:
             return None
-        tuning = self._spec.tuning
         statistics = StatisticsService(
             self._certificate_check,
             admin,
             self._engine,
             self._log,
-            indexed=tuning.statistics_indexing_enabled,
+            indexed=self._spec.tuning.statistics_indexing_enabled,
         )
         opened.callback(statistics.close)
         self._export_statistics(admin, statistics.statistics_thread, opened)
@@ -461,7 +451,6 @@ class Instance:
         read = self._configuration
         text = ConfigurationText("" if read is None else redact_document(read))
         secrets = frozenset[str]() if read is None else read.secrets
-        post = partial(self._post, asyncio.get_running_loop())
         drain = InstanceDrain(self._engine, self._transports, self._services, self._request_stop)
         opened.callback(drain.close)
         console = partial(
@@ -481,7 +470,7 @@ class Instance:
             self._engine,
             self._services,
             statistics.statistics_thread,
-            post,
+            self._post,
             text,
             console,
             self._operation_groups(statistics, text),
@@ -540,8 +529,7 @@ class Instance:
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
-        post = partial(self._post, asyncio.get_running_loop())
-        committer = SowCommitter(post, start=self._engine.scheduler.start_task)
+        committer = SowCommitter(self._post, start=self._engine.scheduler.start_task)
         opened.callback(committer.close)
         settings = self._engine.settings
         if self._spec.sow_stats_interval is not None:
@@ -573,9 +561,8 @@ class Instance:
         except BodyError as error:
             raise ProvisionError(spec, f"view {spec.name}: {error}") from None
 
-    def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-        """Execute a helper thread's callback on the engine's thread."""
-
+    def _post(self, call: Callable[[], None]) -> None:
+        """Execute a worker thread's callback on the engine's thread."""
         scheduler = self._engine.scheduler
 
         def make() -> None:
@@ -586,7 +573,7 @@ class Instance:
             )
             self._engine.flush()
 
-        loop.call_soon_threadsafe(make)
+        self._loop.call_soon_threadsafe(make)
 
     async def _open_transports(self, opened: contextlib.AsyncExitStack) -> None:
         opened.push_async_callback(self._transports.close)
