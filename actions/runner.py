@@ -163,7 +163,7 @@ class ActionRunner:
             added: those that run from now on.
         """
         for spec in removed:
-            self._remove_action([action_key(one) for one in self._specs].index(action_key(spec)))
+            self._remove_action([action_key(spec) for spec in self._specs].index(action_key(spec)))
         current = {action_key(spec): spec for spec in specs}
         self._specs = [current.get(action_key(spec), spec) for spec in self._specs]
         for prepared in added:

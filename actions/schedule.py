@@ -60,10 +60,10 @@ class ScheduleError(ValueError):
 class Schedule(Protocol):
     """Computes firings."""
 
-    def next_after(self, moment: datetime) -> datetime:
-        """Return the first firing later than `moment`, which must carry a time zone.
+    def next_after(self, time: datetime) -> datetime:
+        """Return the first firing later than `time`, which must carry a time zone.
 
-        For a timer, `moment` is its last expiry, or the start of the instance.
+        For a timer, `time` is its last expiry, or the start of the instance.
         """
 
 
@@ -73,9 +73,9 @@ class IntervalSchedule:
 
     interval: timedelta
 
-    def next_after(self, moment: datetime) -> datetime:
-        """Return the end of the interval that starts at `moment`."""
-        return moment.astimezone(UTC) + self.interval
+    def next_after(self, time: datetime) -> datetime:
+        """Return the end of the interval that starts at `time`."""
+        return time.astimezone(UTC) + self.interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +90,15 @@ class CalendarSchedule:
     trigger: BaseTrigger
     fires_once: bool
 
-    def next_after(self, moment: datetime) -> datetime:
-        """Return the first such time later than `moment`."""
-        firing = moment
+    def next_after(self, time: datetime) -> datetime:
+        """Return the first such time later than `time`."""
+        firing = time
         while True:
             # In UTC, because adding to a local time may change which of two equal times it is.
             later = firing.astimezone(UTC) + timedelta(microseconds=1)
             next_fire = self.trigger.get_next_fire_time(None, later)
             if not isinstance(next_fire, datetime):
-                raise OverflowError(f"the calendar ends before the schedule fires after {moment}")
+                raise OverflowError(f"the calendar ends before the schedule fires after {time}")
             firing = next_fire
             if not (self.fires_once and firing.fold):
                 return firing

@@ -145,8 +145,8 @@ class SourceFinder(MetaPathFinder):
         """Find a source; return None without one. See `importlib.abc.MetaPathFinder`."""
         if fullname.partition(".")[0] not in _PACKAGES:
             return None
-        for place in path or ():
-            found = FileFinder(place, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(fullname)
+        for directory in path or ():
+            found = FileFinder(directory, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(fullname)
             if found is not None and found.loader is not None:
                 return found
         return None

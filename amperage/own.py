@@ -31,8 +31,8 @@ def foreign_origin(name: str) -> str | None:
         return name
     if spec is None:
         return None
-    places = [spec.origin] if spec.origin is not None else []
-    places += spec.submodule_search_locations or []
-    if any(Path(place).resolve().is_relative_to(_HOME / name) for place in places):
+    directories = [spec.origin] if spec.origin is not None else []
+    directories += spec.submodule_search_locations or []
+    if any(Path(directory).resolve().is_relative_to(_HOME / name) for directory in directories):
         return None
-    return places[0] if places else name
+    return directories[0] if directories else name

@@ -215,13 +215,13 @@ class BookmarkTrail:
     def _fill_hole(self, publisher: str, sequence: int) -> bool:
         """Remove a number from the skipped ranges; return whether it was in one."""
         holes = self._holes.get(publisher, [])
-        place = bisect_right(holes, (sequence, _SEQUENCE_END)) - 1
-        if place < 0 or holes[place][1] < sequence:
+        index = bisect_right(holes, (sequence, _SEQUENCE_END)) - 1
+        if index < 0 or holes[index][1] < sequence:
             return False
-        first, last = holes[place]
+        first, last = holes[index]
         parts = [(first, sequence - 1), (sequence + 1, last)]
         left = [(begin, end) for begin, end in parts if begin <= end]
-        holes[place : place + 1] = left
+        holes[index : index + 1] = left
         self._hole_count += len(left) - 1
         return True
 
@@ -256,8 +256,8 @@ class BookmarkTrail:
         """Set a point at which the subscription can resume: all messages before it are received."""
         if point.bookmark is not None:
             self._safe_bookmark = point.bookmark
-        for place in point.places:
-            log, _, txid = place.rstrip("|").partition("|")
+        for position in point.places:
+            log, _, txid = position.rstrip("|").partition("|")
             if log.isdecimal() and txid.isdecimal():
                 self._places[log] = max(self._places.pop(log, 0), int(txid))
         while len(self._places) > _MAX_PLACES:

@@ -206,13 +206,15 @@ def service_name(spn: str) -> GssHandle:
     Raises:
         GssError: the text is not such a name.
     """
-    service, slash, place = spn.partition("/")
-    if not service or not slash or not place:
+    service, slash, host_and_realm = spn.partition("/")
+    if not service or not slash or not host_and_realm:
         raise GssError(f"{spn!r} is no name of a service: expected for example AMPS/host.domain")
-    if "@" in place:
+    if "@" in host_and_realm:
         return principal_name(spn)
-    host, _, port = place.rpartition(":")
-    return _import_name(f"{service}@{host if port.isdigit() and host else place}", _HOST_BASED_NAME)
+    host, _, port = host_and_realm.rpartition(":")
+    return _import_name(
+        f"{service}@{host if port.isdigit() and host else host_and_realm}", _HOST_BASED_NAME
+    )
 
 
 def _import_name(text: str, form: _Oid) -> GssHandle:

@@ -95,9 +95,9 @@ class Message:
         try:
             return decode(self.body)
         except Exception as error:
-            place = f", bookmark {self.bookmark}" if self.bookmark else ""
+            bookmark = f", bookmark {self.bookmark}" if self.bookmark else ""
             raise DecodeError(
-                f"topic {self.topic}{place}: cannot decode the body: {error}"
+                f"topic {self.topic}{bookmark}: cannot decode the body: {error}"
             ) from error
 
     @property

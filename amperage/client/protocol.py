@@ -121,10 +121,10 @@ class ClientProtocol(PublishCommands):
         """End each subscription with more waiting messages than it may have."""
         for inbox in [inbox for inbox in self._inboxes.values() if inbox.is_too_slow]:
             last = inbox.messages[-1].bookmark if inbox.messages else None
-            place = f"; the last one has the bookmark {last}" if last else ""
+            resume_hint = f"; the last one has the bookmark {last}" if last else ""
             error = SlowStreamError(
                 f"the subscription {inbox.id} has ended: more than {inbox.max_waiting} messages"
-                f" (max_waiting) waited to be taken{place}"
+                f" (max_waiting) waited to be taken{resume_hint}"
             )
             self._close_inbox(inbox.id, error)
             self._send(

@@ -36,8 +36,8 @@ from amperage.client.publish_store import PublishStorage
 from amperage.client.queue_acks import UnconfirmedAcks
 from amperage.client.resubscription import (
     changed,
+    creates_none,
     is_change,
-    places_none,
     replaces,
     resubscribe_command,
     returns_leases,
@@ -217,7 +217,7 @@ class RecoveringProtocol(ClientProtocol):
 
     def _resubscribe(self, inbox: StreamInbox) -> None:
         opening = inbox.opening_request
-        if opening is None or opening.command == "sow" or places_none(opening.header):
+        if opening is None or opening.command == "sow" or creates_none(opening.header):
             return
         trail = self._trails.get(inbox.id)
         header = resubscribe_command(

@@ -29,7 +29,7 @@ def replaces(command: Header) -> bool:
     return "replace" in _names(command)
 
 
-def places_none(command: Header) -> bool:
+def creates_none(command: Header) -> bool:
     """Return whether a command only changes other subscriptions, and creates none itself."""
     return "resume" in _names(command) or "," in (command.sub_id or "")
 

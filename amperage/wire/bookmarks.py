@@ -48,8 +48,8 @@ def parse_moment(text: str) -> int | None:
     if match is None:
         return None
     try:
-        moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+        second = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except ValueError:
         return None
     fraction = int((match[2] or "").ljust(9, "0"))
-    return int(moment.timestamp()) * _NANOSECONDS + fraction
+    return int(second.timestamp()) * _NANOSECONDS + fraction

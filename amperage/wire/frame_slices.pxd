@@ -2,28 +2,28 @@
 """Pieces of what was read, for other modules in C; see frame_slices.pyx."""
 
 
-cdef struct Place:
+cdef struct FrameSlice:
     Py_ssize_t start
     Py_ssize_t size
 
 
 cdef class Table:
-    cdef Place *places
+    cdef FrameSlice *slices
     cdef Py_ssize_t count
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
 
     cdef int add(self, Py_ssize_t start, Py_ssize_t size) except -1
 
 
-cdef class Places:
-    cdef bytes chunk       # which the places are in
+cdef class FrameSlices:
+    cdef bytes chunk       # of which these are slices
     cdef Table table       # which keeps them
-    cdef Place *first
+    cdef FrameSlice *first
     cdef Py_ssize_t size
     cdef list _made        # all of them as objects, once somebody has wanted that
 
     cdef bytes _make(self, Py_ssize_t number)
-    cdef Places _part(self, Py_ssize_t start, Py_ssize_t stop)
+    cdef FrameSlices _part(self, Py_ssize_t start, Py_ssize_t stop)
 
 
-cdef Places places_of(bytes chunk, Table table)
+cdef FrameSlices slices_of(bytes chunk, Table table)

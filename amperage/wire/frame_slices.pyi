@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-class Places(Sequence[bytes]):
+class FrameSlices(Sequence[bytes]):
     """Pieces of what was read, in order. Objects are made of those that are asked for."""
 
     def __len__(self) -> int: ...

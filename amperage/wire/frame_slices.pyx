@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Bodies of consecutive frames, framed again for subscribers, without an object for each.
 
-Frames with known headers (frame_splitter.pyx) are the chunk read and the places of bodies in it:
+Frames with known headers (frame_splitter.pyx) are the chunk read and the slices of it that are bodies:
 that is enough to frame them for a subscriber, each byte of a body copied once, and to read fields
 of them. Bodies become objects only on access.
 """
@@ -24,32 +24,32 @@ cdef enum:
     SOW_KEY_KEY = 7      # ,"k":""
     SUB_IDS_KEY = 9      # ,"sids":"
     SUB_IDS_END = 2      # "}
-    MIN_ROOM = 8
+    MIN_CAPACITY = 8
 
 
 cdef class Table:
-    """Places in a chunk; their addresses are stable once no more are added."""
+    """Slices of a chunk; their addresses are stable once no more are added."""
 
     def __dealloc__(self):
-        PyMem_Free(self.places)
+        PyMem_Free(self.slices)
 
     cdef int add(self, Py_ssize_t start, Py_ssize_t size) except -1:
-        cdef Place *larger
-        cdef Py_ssize_t room
-        if self.count == self.room:
-            room = max(MIN_ROOM, 2 * self.room)
-            larger = <Place *> PyMem_Realloc(self.places, room * sizeof(Place))
+        cdef FrameSlice *larger
+        cdef Py_ssize_t capacity
+        if self.count == self.capacity:
+            capacity = max(MIN_CAPACITY, 2 * self.capacity)
+            larger = <FrameSlice *> PyMem_Realloc(self.slices, capacity * sizeof(FrameSlice))
             if larger == NULL:
                 raise MemoryError
-            self.places, self.room = larger, room
-        self.places[self.count].start = start
-        self.places[self.count].size = size
+            self.slices, self.capacity = larger, capacity
+        self.slices[self.count].start = start
+        self.slices[self.count].size = size
         self.count += 1
         return 0
 
 
-cdef class Places:
-    """See places.pyi."""
+cdef class FrameSlices:
+    """See frame_slices.pyi."""
 
     def __len__(self):
         return self.size
@@ -82,18 +82,18 @@ cdef class Places:
         return self.all().count(value)
 
     cdef bytes _make(self, Py_ssize_t number):
-        cdef Place *place = &self.first[number]
+        cdef FrameSlice *one = &self.first[number]
         if self._made is not None:
             return self._made[number]
         return PyBytes_FromStringAndSize(
-            PyBytes_AS_STRING(self.chunk) + place.start, place.size
+            PyBytes_AS_STRING(self.chunk) + one.start, one.size
         )
 
-    cdef Places _part(self, Py_ssize_t start, Py_ssize_t stop):
-        cdef Places part
+    cdef FrameSlices _part(self, Py_ssize_t start, Py_ssize_t stop):
+        cdef FrameSlices part
         if start == 0 and stop == self.size:
             return self
-        part = places_of(self.chunk, self.table)
+        part = slices_of(self.chunk, self.table)
         part.first = self.first + start
         part.size = max(stop - start, 0)
         if self._made is not None:
@@ -101,11 +101,11 @@ cdef class Places:
         return part
 
 
-cdef Places places_of(bytes chunk, Table table):
-    cdef Places places = Places.__new__(Places)
-    places.chunk, places.table = chunk, table
-    places.first, places.size = table.places, table.count
-    return places
+cdef FrameSlices slices_of(bytes chunk, Table table):
+    cdef FrameSlices slices = FrameSlices.__new__(FrameSlices)
+    slices.chunk, slices.table = chunk, table
+    slices.first, slices.size = table.slices, table.count
+    return slices
 
 
 cdef struct Parts:
@@ -121,7 +121,7 @@ cdef class HeaderParts:
 
     cdef dict parts
     cdef Parts *by_key
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
 
     def __cinit__(self):
         self.parts = {}
@@ -136,16 +136,16 @@ cdef class HeaderParts:
         self, Py_ssize_t key, bytes left not None, bytes right not None, bint has_sow_key=False
     ):
         cdef Parts *larger
-        cdef Py_ssize_t room
-        if key >= self.room:
-            room = max(MIN_ROOM, 2 * key)
-            larger = <Parts *> PyMem_Realloc(self.by_key, room * sizeof(Parts))
+        cdef Py_ssize_t capacity
+        if key >= self.capacity:
+            capacity = max(MIN_CAPACITY, 2 * key)
+            larger = <Parts *> PyMem_Realloc(self.by_key, capacity * sizeof(Parts))
             if larger == NULL:
                 raise MemoryError
             self.by_key = larger
-            while self.room < room:
-                self.by_key[self.room].left = NULL
-                self.room += 1
+            while self.capacity < capacity:
+                self.by_key[self.capacity].left = NULL
+                self.capacity += 1
         self.parts[key] = left, right
         self.by_key[key] = Parts(
             PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left),
@@ -158,7 +158,7 @@ cdef class HeaderParts:
 
     cdef const Parts *of(self, Py_ssize_t key) noexcept nogil:
         """Return the parts of a key, NULL if there are none."""
-        if key < 0 or key >= self.room or self.by_key[key].left == NULL:
+        if key < 0 or key >= self.capacity or self.by_key[key].left == NULL:
             return NULL
         return &self.by_key[key]
 
@@ -166,8 +166,8 @@ cdef class HeaderParts:
 def framed_by_key(
     bodies, list keys not None, HeaderParts parts not None, list sow_keys not None=[]
 ):
-    cdef Places places = <Places> bodies if type(bodies) is Places else None
-    cdef list objects = None if places is not None else bodies if type(bodies) is list else list(bodies)
+    cdef FrameSlices slices = <FrameSlices> bodies if type(bodies) is FrameSlices else None
+    cdef list objects = None if slices is not None else bodies if type(bodies) is list else list(bodies)
     cdef Py_ssize_t row, rows = len(keys), total = 0, count = 0
     cdef const Parts *around
     cdef const char *body
@@ -181,7 +181,7 @@ def framed_by_key(
     for row in range(rows):
         around = parts.of(keys[row])
         if around != NULL:
-            size = places.first[row].size if objects is None else len(<bytes> objects[row])
+            size = slices.first[row].size if objects is None else len(<bytes> objects[row])
             total += keyed_size(around, size)
             if around.has_sow_key: 
                 if row >= len(sow_keys):
@@ -196,7 +196,7 @@ def framed_by_key(
         if around == NULL:
             continue
         if objects is None:
-            body, size = PyBytes_AS_STRING(places.chunk) + places.first[row].start, places.first[row].size
+            body, size = PyBytes_AS_STRING(slices.chunk) + slices.first[row].start, slices.first[row].size
         else:
             body, size = PyBytes_AS_STRING(objects[row]), PyBytes_GET_SIZE(objects[row])
         sow_key_size = 0
@@ -256,8 +256,8 @@ def framed(bodies, bytes left not None, bytes right not None):
     around.left, around.left_size = PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)
     around.right, around.right_size = PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right)
     around.last, around.head, around.head_size = -1, NULL, 0
-    if type(bodies) is Places:
-        return framed_places(<Places> bodies, &around)
+    if type(bodies) is FrameSlices:
+        return framed_slices(<FrameSlices> bodies, &around)
     if len(bodies) == 1:  # single messages, which are frequent
         body = bodies[0]
         made = PyBytes_FromStringAndSize(NULL, frame_size(&around, PyBytes_GET_SIZE(body)))
@@ -278,7 +278,7 @@ def framed_for(str sub_id not None, bytes body not None, bytes left not None, by
 def framed_for_each(list sub_ids not None, bodies, list lefts not None, bytes keys not None):
     cdef Py_ssize_t number
     cdef list frames = []
-    cdef Places places = <Places> bodies if type(bodies) is Places else None
+    cdef FrameSlices slices = <FrameSlices> bodies if type(bodies) is FrameSlices else None
     cdef bytes body, left
     if len(lefts) < len(sub_ids):
         raise ValueError("a header for each body")
@@ -288,12 +288,12 @@ def framed_for_each(list sub_ids not None, bodies, list lefts not None, bytes ke
         left = lefts[number]
         if sub_id is None:
             frames.append(None)
-        elif places is not None:
+        elif slices is not None:
             frames.append(
                 framed_for_one(
                     sub_id,
-                    PyBytes_AS_STRING(places.chunk) + places.first[number].start,
-                    places.first[number].size,
+                    PyBytes_AS_STRING(slices.chunk) + slices.first[number].start,
+                    slices.first[number].size,
                     left,
                     keys,
                 )
@@ -322,10 +322,10 @@ cdef bytes framed_for_one(str sub_id, const char *body, Py_ssize_t size, bytes l
     return made
 
 
-cdef bytes framed_places(Places bodies, Around *around):
+cdef bytes framed_slices(FrameSlices bodies, Around *around):
     cdef Py_ssize_t number, total = 0
     cdef const char *base = PyBytes_AS_STRING(bodies.chunk)
-    cdef Place *place
+    cdef FrameSlice *one
     cdef bytes made
     cdef uint8_t *to
     for number in range(bodies.size):
@@ -333,8 +333,8 @@ cdef bytes framed_places(Places bodies, Around *around):
     made = PyBytes_FromStringAndSize(NULL, total)
     to = <uint8_t *> PyBytes_AS_STRING(made)
     for number in range(bodies.size):
-        place = &bodies.first[number]
-        to = put_frame(to, around, base + place.start, place.size)
+        one = &bodies.first[number]
+        to = put_frame(to, around, base + one.start, one.size)
     return made
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from amperage.wire.frame_slices import Places
+from amperage.wire.frame_slices import FrameSlices
 from amperage.wire.header_template import HeaderShape
 
 class HeaderShapes:
@@ -30,7 +30,7 @@ class HeaderShapes:
 
 def split_known(
     chunk: bytes, start: int, shapes: HeaderShapes, limit: int
-) -> tuple[Places, Places, int | Sequence[int], int]:
+) -> tuple[FrameSlices, FrameSlices, int | Sequence[int], int]:
     """Split off whole, consecutive frames whose headers have known shapes.
 
     Args:

@@ -5,7 +5,7 @@ Publishers repeat a few headers, or headers that differ by a sequence number onl
 headers around the number are in a hash table. A frame is first compared with the header of the one
 before it, which suffices for streams to one topic; otherwise its header is delimited by the first
 closing brace, the number in it by the last `,"s":`, and the rest is looked up. The result is the
-chunk read, the places of bodies and numbers in it, and a number for the shape of each header.
+chunk read, the slices of bodies and numbers in it, and a number for the shape of each header.
 
 A header with a brace in a string is never found in the table, because it seems to end there; such
 frames are left to `FrameReader`, like all whose headers are unknown.
@@ -16,7 +16,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from amperage.wire.frame_slices cimport Places, Table, places_of
+from amperage.wire.frame_slices cimport FrameSlices, Table, slices_of
 
 cdef enum:
     LENGTH = 4           # bytes of a frame's length
@@ -39,7 +39,7 @@ cdef class HeaderShapes:
     cdef readonly list shapes
     cdef dict indexes
     cdef Shape *known
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef int32_t *slots     # indexes of shapes by their hash, -1 where there is none
     cdef Py_ssize_t slot_count
 
@@ -68,9 +68,9 @@ cdef class HeaderShapes:
         cdef Shape *known
         if shape in self.indexes:
             return self.indexes[shape]
-        if index == self.room:
-            self.room = max(MIN_SLOTS, 2 * self.room)
-            known = <Shape *> PyMem_Realloc(self.known, self.room * sizeof(Shape))
+        if index == self.capacity:
+            self.capacity = max(MIN_SLOTS, 2 * self.capacity)
+            known = <Shape *> PyMem_Realloc(self.known, self.capacity * sizeof(Shape))
             if known == NULL:
                 raise MemoryError
             self.known = known
@@ -157,7 +157,7 @@ cdef bint is_delimited(shape):
     return b"}" not in left and right.find(b"}") == len(right) - 1
 
 
-NOTHING = places_of(b"", Table())
+NOTHING = slices_of(b"", Table())
 
 
 def split_known(bytes chunk not None, Py_ssize_t start, HeaderShapes shapes not None, Py_ssize_t limit):
@@ -201,8 +201,8 @@ def split_known(bytes chunk not None, Py_ssize_t start, HeaderShapes shapes not 
     if bodies is None:
         return NOTHING, NOTHING, 0, start  # the usual result if headers are unknown
     return (
-        places_of(chunk, bodies),
-        places_of(chunk, numbers) if has_numbers else NOTHING,
+        slices_of(chunk, bodies),
+        slices_of(chunk, numbers) if has_numbers else NOTHING,
         last if indexes is None else indexes,
         at - base,
     )

@@ -50,7 +50,7 @@ Frame = tuple[bytes, bytes]
 class FrameError(ValueError):
     """Invalid bytes in place of a frame. The rest of the stream cannot be trusted.
 
-    The text goes to the log and to the peer. It names the problem and its place, and quotes
+    The text goes to the log and to the peer. It names the problem and its position, and quotes
     nothing: the bytes may be a logon, with the password among the first of them.
     """
 

@@ -76,12 +76,12 @@ def split_at_values(header: bytes) -> tuple[HeaderOutline, bytes, MessageMetadat
     parts = _VALUE.split(header)
     outline = [parts[0]]
     found: dict[bytes, bytes] = {}
-    for place in range(1, len(parts), _GROUPS + 1):
-        name, value = (one for one in parts[place : place + _GROUPS] if one is not None)
+    for index in range(1, len(parts), _GROUPS + 1):
+        name, value = (part for part in parts[index : index + _GROUPS] if part is not None)
         if name in found:
             return None
         found[name] = value
-        outline += (name, parts[place + _GROUPS])
+        outline += (name, parts[index + _GROUPS])
     correlation_id, key, lifetime = found.get(b"x"), found.get(b"k"), found.get(b"e")
     metadata = MessageMetadata(
         None if correlation_id is None else correlation_id.decode(),

@@ -56,7 +56,7 @@ cdef struct Column:
     int32_t *offsets       # the start of each text
     char *text
     Py_ssize_t size
-    Py_ssize_t room
+    Py_ssize_t capacity
     bint has_some
 
 
@@ -67,7 +67,7 @@ cdef class Columns:
     cdef int64_t *_starts
     cdef int64_t *_ends
     cdef Py_ssize_t _count
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t _capacity
 
     def __dealloc__(self):
         cdef int number
@@ -82,7 +82,7 @@ cdef class Columns:
         """Append a message: the texts of its header, and the range of its body."""
         cdef int number
         cdef Column *column
-        if self._count == self._room:
+        if self._count == self._capacity:
             self._grow()
         for number in range(KEPT):
             column = &self._columns[number]
@@ -90,8 +90,8 @@ cdef class Columns:
             column.valid[self._count] = found[number].at != NULL
             if found[number].at != NULL:
                 column.has_some = True
-                if column.size + found[number].size > column.room:
-                    self._make_room(column, found[number].size)
+                if column.size + found[number].size > column.capacity:
+                    self._grow_text(column, found[number].size)
                 memcpy(column.text + column.size, found[number].at, found[number].size)
                 column.size += found[number].size
         self._starts[self._count] = start
@@ -101,23 +101,23 @@ cdef class Columns:
 
     cdef int _grow(self) except -1:
         cdef int number
-        cdef Py_ssize_t room = 2 * self._room if self._room else 256
-        self._starts = <int64_t *> resized(self._starts, room * sizeof(int64_t))
-        self._ends = <int64_t *> resized(self._ends, room * sizeof(int64_t))
+        cdef Py_ssize_t capacity = 2 * self._capacity if self._capacity else 256
+        self._starts = <int64_t *> resized(self._starts, capacity * sizeof(int64_t))
+        self._ends = <int64_t *> resized(self._ends, capacity * sizeof(int64_t))
         for number in range(KEPT):
-            self._columns[number].valid = <char *> resized(self._columns[number].valid, room)
+            self._columns[number].valid = <char *> resized(self._columns[number].valid, capacity)
             self._columns[number].offsets = <int32_t *> resized(
-                self._columns[number].offsets, (room + 1) * sizeof(int32_t)  # plus the last end
+                self._columns[number].offsets, (capacity + 1) * sizeof(int32_t)  # plus the last end
             )
-        self._room = room
+        self._capacity = capacity
         return 0
 
-    cdef int _make_room(self, Column *column, Py_ssize_t wanted) except -1:
-        cdef Py_ssize_t room = 2 * (column.size + wanted)
+    cdef int _grow_text(self, Column *column, Py_ssize_t wanted) except -1:
+        cdef Py_ssize_t capacity = 2 * (column.size + wanted)
         if column.size + wanted > MAX_TEXT_SIZE:
             raise OverflowError("the texts of a column have more than 2 GB together")
-        column.text = <char *> resized(column.text, room)
-        column.room = room
+        column.text = <char *> resized(column.text, capacity)
+        column.capacity = capacity
         return 0
 
     cdef tuple _taken(self):
@@ -171,13 +171,13 @@ def read_publications(list frames not None, Py_ssize_t first):
     cdef Text expected
     cdef const char *end
     cdef int64_t position = 0
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     cdef Columns columns = Columns()
     cdef bytes header, body
     bodies = []
     expected.at = NULL
-    for place in range(first, len(frames)):
-        header, body = frames[place]
+    for index in range(first, len(frames)):
+        header, body = frames[index]
         end = PyBytes_AS_STRING(header) + PyBytes_GET_SIZE(header)
         if read_header(PyBytes_AS_STRING(header), end, found) != end:
             break
@@ -303,11 +303,11 @@ cdef inline bint is_publication(const Text *command) noexcept nogil:
 cdef inline int64_t number_of(const Text *digits) noexcept nogil:
     """Return the number that digits represent, -1 if they are not a number."""
     cdef int64_t number = 0
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     if digits.size > MAX_DIGITS:
         return -1
-    for place in range(digits.size):
-        if not c'0' <= digits.at[place] <= c'9':
+    for index in range(digits.size):
+        if not c'0' <= digits.at[index] <= c'9':
             return -1
-        number = number * 10 + digits.at[place] - c'0'
+        number = number * 10 + digits.at[index] - c'0'
     return number

@@ -8,7 +8,7 @@ for each, and callers that get a range need not check any number.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint64_t
 
-from amperage.wire.frame_slices cimport Places
+from amperage.wire.frame_slices cimport FrameSlices
 
 cdef enum:
     MAX_DIGITS = 18  # any number of so many digits fits into 64 bits
@@ -31,14 +31,14 @@ def numbers_of(digits):
 
 cdef bint read_number(digits, Py_ssize_t which, uint64_t *number) except -1:
     """Parse one of the numbers. Return whether it consists of 1 to 18 digits."""
-    cdef Places places
+    cdef FrameSlices slices
     cdef bytes piece
     cdef const char *text
     cdef Py_ssize_t size, at
-    if type(digits) is Places:
-        places = <Places>digits
-        text = PyBytes_AS_STRING(places.chunk) + places.first[which].start
-        size = places.first[which].size
+    if type(digits) is FrameSlices:
+        slices = <FrameSlices>digits
+        text = PyBytes_AS_STRING(slices.chunk) + slices.first[which].start
+        size = slices.first[which].size
     else:
         piece = digits[which]
         text, size = PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece)

@@ -58,10 +58,10 @@ def _use(
 
 def _check_needs(reader: ElementReader, rule: ModuleRule, root: ElementReader) -> None:
     """Warn about a module if this configuration lacks the section that it needs."""
-    place: ElementReader | None = root
+    element: ElementReader | None = root
     for tag in rule.needs.split("/") if rule.needs else ():
-        place = None if place is None else place.child(tag)
-    if place is None:
+        element = None if element is None else element.child(tag)
+    if element is None:
         reader.warning(
             f"{rule.name} has no effect: the configuration has no {rule.needs}", tag="Module"
         )

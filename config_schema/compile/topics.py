@@ -96,8 +96,8 @@ def _recovery_point(reader: ElementReader) -> Literal["epoch", "now"] | int:
     parts = _MOMENT.fullmatch(text)
     with suppress(ValueError):
         if parts is not None:
-            moment = datetime.strptime(parts[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-            return int(moment.timestamp()) * 10**9 + int((parts[2] or "").ljust(9, "0"))
+            second = datetime.strptime(parts[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+            return int(second.timestamp()) * 10**9 + int((parts[2] or "").ljust(9, "0"))
     reader.error(
         f"{quoted(text)} is not a point of recovery: expected epoch, now, or a time such as "
         "20260131T093000Z",

@@ -59,7 +59,7 @@ cdef class ColumnReader:
         cdef int number
         if self._levels:
             for number in range(self._level_count):
-                PyMem_Free(self._levels[number].table.places)
+                PyMem_Free(self._levels[number].table.buckets)
                 PyMem_Free(self._levels[number].guesses)
         if self._columns:
             for number in range(self._count):

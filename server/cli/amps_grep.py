@@ -160,7 +160,9 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     printer = JournalPrinter(reader, as_json=options.json, with_data=not options.no_data)
     instance = "" if reader.header is None else reader.header.instance
     hashes = _hashes(options.clients)
-    publisher_parts = {publisher_part(server_made_identity(one, instance)) for one in hashes}
+    publisher_parts = {
+        publisher_part(server_made_identity(hash_value, instance)) for hash_value in hashes
+    }
     prefix = b"" if options.json or not search.with_names else encode_text(f"{path}:\n")
     yield printer.render_header()
     for slot in reader.slots():

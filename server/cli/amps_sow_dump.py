@@ -255,7 +255,7 @@ def _object(path: Path, stored: FileRecord) -> bytes:
 def _describe(stored: FileRecord) -> Iterator[tuple[str, object]]:
     record = stored.record
     number = key_hash(record.key)
-    moment = datetime.fromtimestamp(record.timestamp // NANOSECONDS, UTC)
+    timestamp = datetime.fromtimestamp(record.timestamp // NANOSECONDS, UTC)
     micros = record.timestamp % NANOSECONDS // 1000
     yield "key", number
     yield "crc", stored.checksum
@@ -264,7 +264,7 @@ def _describe(stored: FileRecord) -> Iterator[tuple[str, object]]:
     yield "allocated", stored.allocated_bytes
     yield "data size", len(record.body)
     yield "expiration", record.expires // NANOSECONDS
-    yield "iso8601 timestamp", f"{moment:%Y%m%dT%H%M%S}.{micros:06}Z"
+    yield "iso8601 timestamp", f"{timestamp:%Y%m%dT%H%M%S}.{micros:06}Z"
     yield "local txid", record.sequence
     yield "string key", f"[{'' if str(number) == record.key else record.key}]"
     yield "topic", f"[{record.topic}]"

@@ -152,8 +152,8 @@ def form_of(content_filter: ContentFilter) -> FilterForm:
 def constants_of(content_filter: ContentFilter, literals: Sequence[Literal]) -> list[Constant]:
     """Return the values that some literals of a form's template have in a filter."""
     return [
-        content_filter[one.number + 1] if isinstance(one, FormParameter) else one.value
-        for one in literals
+        content_filter[literal.number + 1] if isinstance(literal, FormParameter) else literal.value
+        for literal in literals
     ]
 
 

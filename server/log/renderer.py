@@ -82,11 +82,11 @@ class LocalTimeStamper:
         return f"{self._prefix}.{ticks:07d}{self._offset}"
 
     def _set_second(self, second: int) -> None:
-        moment = time.localtime(second)
-        sign = "-" if moment.tm_gmtoff < 0 else "+"
-        hours, minutes = divmod(abs(moment.tm_gmtoff) // 60, 60)
+        local_time = time.localtime(second)
+        sign = "-" if local_time.tm_gmtoff < 0 else "+"
+        hours, minutes = divmod(abs(local_time.tm_gmtoff) // 60, 60)
         self._second = second
-        self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", moment)
+        self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", local_time)
         self._offset = f"{sign}{hours:02d}:{minutes:02d}"
 
 

@@ -23,7 +23,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import BodyError
-from server.message_types.wanted_fields import MAX_DEPTH
+from server.message_types.path_tree import MAX_DEPTH
 from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:

@@ -23,18 +23,18 @@ from server.message_types.bson_elements import (
     encode,
     unsized,
 )
+from server.message_types.path_tree import MAX_DEPTH, make_path_tree
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.wanted_fields import MAX_DEPTH, want
 from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Value
+    from server.message_types.path_tree import PathTree
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.trees import Tree
-    from server.message_types.wanted_fields import WantedFields
 
 _DOCUMENT = int(BsonKind.DOCUMENT)
 _ARRAY = int(BsonKind.ARRAY)
@@ -54,7 +54,7 @@ class BsonType(TypeWithoutOptions, RawTreeType):
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
-        children = want(paths).children
+        children = make_path_tree(paths).children
         empty: list[Value] = [None] * len(paths)
 
         def extract(body: bytes) -> tuple[Value, ...]:
@@ -150,7 +150,7 @@ def _node(body: bytes, kind: int, start: int, after: int, depth: int) -> RawNode
 
 
 def _read(
-    body: bytes, position: int, end: int, names: Mapping[bytes, WantedFields], out: list[Value]
+    body: bytes, position: int, end: int, names: Mapping[bytes, PathTree], out: list[Value]
 ) -> None:
     """Read the wanted fields of one document; stop when all are found or the body is malformed.
 
@@ -175,24 +175,24 @@ def _read(
             return
         name = body[position + 1 : name_end]
         if name in missing:
-            _read_wanted(body, body[position], value, after, names[name], out)
+            _read_values(body, body[position], value, after, names[name], out)
             missing.discard(name)
             if not missing:
                 return
         position = after
 
 
-def _read_wanted(
-    body: bytes, kind: int, start: int, after: int, wanted: WantedFields, out: list[Value]
+def _read_values(
+    body: bytes, kind: int, start: int, after: int, tree: PathTree, out: list[Value]
 ) -> None:
     if kind == _DOCUMENT:
-        if wanted.children:
-            _read(body, start + 4, after - 1, wanted.children, out)
-        if wanted.has_index:
-            wanted.assign_values(decode(body, kind, start, after), out)
+        if tree.children:
+            _read(body, start + 4, after - 1, tree.children, out)
+        if tree.has_index:
+            tree.assign_values(decode(body, kind, start, after), out)
     elif kind == _ARRAY:
-        wanted.assign_values(decode(body, kind, start, after), out)
-    elif wanted.only_slot is not None:
-        out[wanted.only_slot] = SCALARS[kind](body, start, after)
+        tree.assign_values(decode(body, kind, start, after), out)
+    elif tree.only_slot is not None:
+        out[tree.only_slot] = SCALARS[kind](body, start, after)
     else:
-        wanted.assign_values(SCALARS[kind](body, start, after), out)
+        tree.assign_values(SCALARS[kind](body, start, after), out)

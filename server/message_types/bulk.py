@@ -84,7 +84,7 @@ class LiteralTest(NamedTuple):
 UNDECIDED: Final = -1
 
 BulkDecider: TypeAlias = Callable[[Sequence[bytes]], Sequence[tuple[int, int, int]]]
-"""Decides filters for bodies. Returns each run of bodies that match the same filters: its begin,
+"""Decides filters for bodies. Returns each range of bodies that match the same filters: its begin,
 its end, and the filters as bits, the first one as the lowest; UNDECIDED if that is not known.
 Bodies that no filter matches are left out. Never raises."""
 

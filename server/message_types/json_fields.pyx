@@ -47,7 +47,7 @@ cdef struct Column:
     int32_t *offsets      # of texts: where each begins
     char *text
     Py_ssize_t size       # of all texts so far
-    Py_ssize_t room
+    Py_ssize_t capacity
 
 
 cdef class FieldReader(MemberWalk):
@@ -127,13 +127,13 @@ cdef class FieldReader(MemberWalk):
     ) except -1:
         """Read bodies, each of which is followed by a NUL, into the columns from the next row on."""
         cdef const char *base = PyBytes_AS_STRING(data)
-        cdef Py_ssize_t place, start = 0, end
+        cdef Py_ssize_t index, start = 0, end
         cdef int slot
         cdef Column *column
         if self._row + ends.shape[0] > count:
             raise ValueError("there are more bodies than was said")
-        for place in range(ends.shape[0]):
-            end = ends[place]
+        for index in range(ends.shape[0]):
+            end = ends[index]
             if not start <= end < PyBytes_GET_SIZE(data) or base[end] != 0:
                 raise ValueError("a body lies outside the data, or has no NUL behind it")
             if not self._read_at(base + start, base + end):
@@ -297,10 +297,10 @@ cdef class FieldReader(MemberWalk):
 
 
 cdef bint is_ascii(const char *text, Py_ssize_t length) noexcept nogil:
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     cdef unsigned char found = 0
-    for place in range(length):
-        found |= <unsigned char> text[place]
+    for index in range(length):
+        found |= <unsigned char> text[index]
     return found < 0x80
 
 
@@ -309,11 +309,11 @@ cdef bint keep_text(Column *column, const char *text, Py_ssize_t length, Py_ssiz
     cdef char *moved
     if column.size + length > INT32_MAX:
         return False
-    if column.size + length > column.room:
+    if column.size + length > column.capacity:
         moved = <char *> PyMem_Realloc(column.text, 2 * (column.size + length))
         if moved == NULL:
             raise MemoryError
-        column.text, column.room = moved, 2 * (column.size + length)
+        column.text, column.capacity = moved, 2 * (column.size + length)
     if length:
         memcpy(column.text + column.size, text, length)
     column.size += length

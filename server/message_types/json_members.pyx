@@ -72,7 +72,7 @@ cdef class MemberWalk:
         cdef int number
         if self._levels:
             for number in range(self._level_count):
-                PyMem_Free(self._levels[number].places)
+                PyMem_Free(self._levels[number].buckets)
         PyMem_Free(self._levels)
         PyMem_Free(self._members)
         PyMem_Free(self._names)
@@ -113,7 +113,7 @@ cdef class MemberWalk:
         cdef const char *end = text.end
         cdef const char *name
         cdef Guess *guess = NULL
-        cdef int number, outcome, place = 0
+        cdef int number, outcome, index = 0
         cdef bint escapes
         if at[0] == c'}':
             text.position = at + 1
@@ -121,8 +121,8 @@ cdef class MemberWalk:
         while at[0] == c'"':
             name = at + 1
             if self._guesses != NULL:
-                guess = &self._guesses[level * GUESSED + place] if place < GUESSED else NULL
-                place += 1
+                guess = &self._guesses[level * GUESSED + index] if index < GUESSED else NULL
+                index += 1
             if (
                 guess != NULL
                 and guess.length

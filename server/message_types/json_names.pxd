@@ -11,15 +11,15 @@ from libc.string cimport memcmp
 cdef struct Name:
     const char *text      # encoded, borrowed from the caller of `make_table`
     Py_ssize_t length
-    int following         # the next name in its place of the table, -1 if it is the last
+    int following         # the next name in its bucket, -1 if it is the last
 
 
 cdef struct NameTable:
-    int *places           # the first name of each place, -1 if there is none
-    int mask              # places less one
+    int *buckets           # the first name of each bucket, -1 if there is none
+    int mask              # buckets less one
 
 
-cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept nogil:
+cdef inline unsigned int hash_of(const char *name, Py_ssize_t length) noexcept nogil:
     if length == 0:
         return 0
     return (
@@ -32,19 +32,19 @@ cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept 
 
 cdef inline bint make_table(NameTable *table, Name *names, int first, int count) noexcept:
     """Make a table of `count` names, beginning with number `first`; return False without memory."""
-    cdef int size = 4, number, place
+    cdef int size = 4, number, bucket
     while size < 2 * count:
         size *= 2
     table.mask = size - 1
-    table.places = <int *> PyMem_Calloc(size, sizeof(int))
-    if table.places == NULL:
+    table.buckets = <int *> PyMem_Calloc(size, sizeof(int))
+    if table.buckets == NULL:
         return False
-    for place in range(size):
-        table.places[place] = -1
+    for bucket in range(size):
+        table.buckets[bucket] = -1
     for number in range(first, first + count):
-        place = place_of(names[number].text, names[number].length) & table.mask
-        names[number].following = table.places[place]
-        table.places[place] = number
+        bucket = hash_of(names[number].text, names[number].length) & table.mask
+        names[number].following = table.buckets[bucket]
+        table.buckets[bucket] = number
     return True
 
 
@@ -52,7 +52,7 @@ cdef inline int find_name(
     const NameTable *table, const Name *names, const char *text, Py_ssize_t length
 ) noexcept nogil:
     """Return the number of a name, -1 if it is not wanted."""
-    cdef int number = table.places[place_of(text, length) & table.mask]
+    cdef int number = table.buckets[hash_of(text, length) & table.mask]
     while number >= 0:
         if names[number].length == length and memcmp(names[number].text, text, length) == 0:
             return number

@@ -25,9 +25,9 @@ import simdjson
 from server.message_types.json_fields import FieldReader
 from server.message_types.json_scan import read_scalar, read_text, scan
 from server.message_types.json_tests import FilterTests
+from server.message_types.path_tree import MAX_DEPTH
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import UntypedFieldsError, typed_fields
-from server.message_types.wanted_fields import MAX_DEPTH
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from math import inf, nan
 from typing import TYPE_CHECKING, TypeAlias
 
-from server.message_types.wanted_fields import MAX_DEPTH
+from server.message_types.path_tree import MAX_DEPTH
 from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:

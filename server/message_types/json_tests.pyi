@@ -23,7 +23,7 @@ class FilterTests:
         """Decide the filters for bodies.
 
         Returns:
-            Each run of bodies that match the same filters, as its begin, its end, and the filters
+            Each range of bodies that match the same filters, as its begin, its end, and the filters
             as bits, the first filter as the lowest; `bulk.UNDECIDED` instead of the bits if they
             are not known. Bodies that no filter matches are left out.
         """

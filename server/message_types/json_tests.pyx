@@ -20,7 +20,7 @@ from server.message_types.json_members cimport (
     Member, MemberWalk, Number, Text, ODD, READ, STOPPED, read_number
 )
 from server.message_types.json_tokens cimport skip_value
-from amperage.wire.frame_slices cimport Places
+from amperage.wire.frame_slices cimport FrameSlices
 
 cdef enum:
     LESS = 1
@@ -104,18 +104,18 @@ cdef class FilterTests(MemberWalk):
     def decide(self, bodies):
         cdef long long outcome, before = 0
         cdef Py_ssize_t number, begin = 0, count = len(bodies)
-        cdef Places places = <Places> bodies if type(bodies) is Places else None
+        cdef FrameSlices slices = <FrameSlices> bodies if type(bodies) is FrameSlices else None
         cdef const char *start
         cdef bytes body
         found = []
         for number in range(count):
-            if places is None:
+            if slices is None:
                 body = bodies[number]
                 start = PyBytes_AS_STRING(body)
                 outcome = self._decide(start, start + PyBytes_GET_SIZE(body))
             else:
-                start = PyBytes_AS_STRING(places.chunk) + places.first[number].start
-                outcome = self._decide(start, start + places.first[number].size)
+                start = PyBytes_AS_STRING(slices.chunk) + slices.first[number].start
+                outcome = self._decide(start, start + slices.first[number].size)
             if outcome != before:
                 if before:
                     found.append((begin, number, before))
@@ -160,7 +160,7 @@ cdef class FilterTests(MemberWalk):
         return self._test_number(member.slot, start, stop)
 
     cdef int _test_text(self, int slot, const char *text, Py_ssize_t size) noexcept:
-        cdef int number = self._by_slot[slot], place
+        cdef int number = self._by_slot[slot], index
         cdef Test *test
         cdef Literal *literal
         cdef bint holds
@@ -175,7 +175,7 @@ cdef class FilterTests(MemberWalk):
                 holds = (relation_of_texts(text, size, literal) & test.relation) != 0
             else:
                 holds = not test.is_in
-                for place in range(test.literals):
+                for index in range(test.literals):
                     if literal.size == size and memcmp(literal.text, text, size) == 0:
                         holds = test.is_in
                         break
@@ -186,7 +186,7 @@ cdef class FilterTests(MemberWalk):
         return READ
 
     cdef int _test_number(self, int slot, const char *start, const char *stop) noexcept:
-        cdef int number = self._by_slot[slot], place
+        cdef int number = self._by_slot[slot], index
         cdef Number value
         cdef Test *test
         cdef Literal *literal
@@ -202,7 +202,7 @@ cdef class FilterTests(MemberWalk):
                 holds = (relation_of_numbers(value.value, literal.number) & test.relation) != 0
             else:
                 holds = not test.is_in
-                for place in range(test.literals):
+                for index in range(test.literals):
                     if literal.number == value.value:
                         holds = test.is_in
                         break

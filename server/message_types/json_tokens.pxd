@@ -174,12 +174,12 @@ cdef inline const char *skip_value(const char *at, const char *end, bint *escape
 
 cdef inline int hexadecimal(const char *at, const char *end) noexcept nogil:
     """Return the number of four digits, -1 if they are no digits."""
-    cdef int number = 0, place
+    cdef int number = 0, index
     cdef char digit
     if end - at < 4:
         return -1
-    for place in range(4):
-        digit = at[place]
+    for index in range(4):
+        digit = at[index]
         if c'0' <= digit <= c'9':
             number = number * 16 + digit - c'0'
         elif c'a' <= (digit | 32) <= c'f':

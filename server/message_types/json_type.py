@@ -22,8 +22,8 @@ from server.message_types.json_read import (
     last_wins_extractor,
 )
 from server.message_types.json_scan import split_members
+from server.message_types.path_tree import MAX_DEPTH
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.wanted_fields import MAX_DEPTH
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:

@@ -29,20 +29,20 @@ from server.message_types.msgpack_items import (
     scalar,
     skip,
 )
+from server.message_types.path_tree import MAX_DEPTH, make_path_tree
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import UntypedFieldsError, typed_fields
-from server.message_types.wanted_fields import MAX_DEPTH, want
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Value
+    from server.message_types.path_tree import PathTree
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.trees import Tree
-    from server.message_types.wanted_fields import WantedFields
 
 _COMPARABLE = (*INTEGERS, MsgpackKind.FLOAT, MsgpackKind.STR)
 
@@ -160,7 +160,7 @@ def _parse(body: bytes, position: int, depth: int) -> tuple[RawNode, int]:
 
 
 def _walker(paths: Sequence[Path]) -> Extractor:
-    children = want(paths).children
+    children = make_path_tree(paths).children
     empty: list[Value] = [None] * len(paths)
 
     def extract(body: bytes) -> tuple[Value, ...]:
@@ -177,9 +177,9 @@ def _walker(paths: Sequence[Path]) -> Extractor:
 
 
 def _read(
-    body: bytes, position: int, count: int, names: Mapping[bytes, WantedFields], out: list[Value]
+    body: bytes, position: int, count: int, names: Mapping[bytes, PathTree], out: list[Value]
 ) -> int:
-    """Read the wanted fields of a map's `count` pairs; return the offset after them.
+    """Read the requested fields of a map's `count` pairs; return the offset after them.
 
     The skipping of unwanted short keys and values, the most frequent ones, is inlined.
     """
@@ -188,12 +188,12 @@ def _read(
         if 0xA0 <= first <= 0xBF:
             start = position + 1
             position = start + (first & 0x1F)
-            wanted = names.get(body[start:position])
+            tree = names.get(body[start:position])
         else:
             name, position = key(body, position)
-            wanted = None if name is None else names.get(text_to_bytes(name))
-        if wanted is not None:
-            position = _read_wanted(body, position, wanted, out)
+            tree = None if name is None else names.get(text_to_bytes(name))
+        if tree is not None:
+            position = _read_values(body, position, tree, out)
             continue
         kind, width, size = HEADS[body[position]]
         if width or kind > LAST_FLAT:
@@ -203,12 +203,12 @@ def _read(
     return position
 
 
-def _read_wanted(body: bytes, position: int, wanted: WantedFields, out: list[Value]) -> int:
-    for slot, _ in wanted.paths:
+def _read_values(body: bytes, position: int, tree: PathTree, out: list[Value]) -> int:
+    for slot, _ in tree.paths:
         out[slot] = None  # of equal keys the last counts
     kind, start, count = head(body, position)
-    if kind == MsgpackKind.MAP and not wanted.has_index:
-        return _read(body, start, count, wanted.children, out)
+    if kind == MsgpackKind.MAP and not tree.has_index:
+        return _read(body, start, count, tree.children, out)
     value, after = decode(body, position)
-    wanted.assign_values(value, out)
+    tree.assign_values(value, out)
     return after

@@ -27,10 +27,10 @@ from google.protobuf.message import DecodeError
 
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
+from server.message_types.path_tree import MAX_DEPTH
 from server.message_types.proto_compiler import compile_message, source_files
 from server.message_types.raw_trees import retained_field_tree
 from server.message_types.trees import read_path
-from server.message_types.wanted_fields import MAX_DEPTH
 from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from server.message_types.base import BodyError
+from server.message_types.path_tree import MAX_DEPTH
 from server.message_types.paths import format_path
-from server.message_types.wanted_fields import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import msgspec
 
-from server.message_types.wanted_fields import MAX_DEPTH
+from server.message_types.path_tree import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

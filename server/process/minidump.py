@@ -112,10 +112,10 @@ def _lines(
 
 def _waiting_tasks(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
     """Yield the places where tasks wait, with the number of tasks at each."""
-    places = Counter(map(_task_location, tasks))
-    yield f"\ntasks: {places.total():,}"
-    for place, count in places.most_common(_MAX_TASKS_SHOWN):
-        yield f"  {count:>8,} {place}"
+    stacks = Counter(map(_task_location, tasks))
+    yield f"\ntasks: {stacks.total():,}"
+    for stack, count in stacks.most_common(_MAX_TASKS_SHOWN):
+        yield f"  {count:>8,} {stack}"
 
 
 def _task_location(task: asyncio.Task[Any]) -> str:

@@ -258,4 +258,6 @@ def _options(module: ModuleSpec, use: ModuleUse) -> Options:
         return use.options
     options = [option for option in use.options if option.name not in _ONLY_WHERE_LOADED]
     use_names = {option.name for option in options}
-    return Options((*options, *(one for one in module.options if one.name not in use_names)))
+    return Options(
+        (*options, *(option for option in module.options if option.name not in use_names))
+    )

@@ -152,7 +152,7 @@ class PermissionDocument(PermitCache):
         """See `Permissions`."""
         if self._instances is None:
             return None
-        permit = _first(self._instances, name, lambda one: one.read)
+        permit = _first(self._instances, name, lambda entry: entry.read)
         return permit is not None and permit.is_allowed
 
     def evaluate(self, permission: Permission, resource: str) -> Permit | None:
@@ -163,13 +163,13 @@ class PermissionDocument(PermitCache):
             case Permission.REPLICATION_LOGON:
                 return self._replication
             case Permission.REPLICATE_TOPIC:
-                return _first(self._replicated, resource, lambda one: one.read)
+                return _first(self._replicated, resource, lambda entry: entry.read)
             case Permission.READ_TOPIC:
-                return _first(self._topics, resource, lambda one: one.read)
+                return _first(self._topics, resource, lambda entry: entry.read)
             case Permission.WRITE_TOPIC:
-                return _first(self._topics, resource, lambda one: one.write)
+                return _first(self._topics, resource, lambda entry: entry.write)
             case Permission.READ_ADMIN:
-                return _first(self._paths, resource, lambda one: _unlimited(one.read))
+                return _first(self._paths, resource, lambda entry: _unlimited(entry.read))
 
 
 def _first(

@@ -340,7 +340,7 @@ class StatisticsDatabase:
     def _make_resource_writer(self, resource: Resource) -> _ResourceWriter:
         """Read the state of a resource, with the entries alive when the last sample was written."""
         static = layout.static(resource)
-        names = "".join(f", {layout.quoted(one.name)}" for one in resource.static_fields)
+        names = "".join(f", {layout.quoted(field.name)}" for field in resource.static_fields)
         alive: _LiveEntries = {
             row[1]: (tuple("" if one is None else one for one in row[2:]), row[0])
             for row in self.connection.execute(
@@ -349,7 +349,7 @@ class StatisticsDatabase:
                 (resource.table,),
             )
         }
-        indexes = [resource.fields.index(one) for one in resource.dynamic_fields]
+        indexes = [resource.fields.index(field) for field in resource.dynamic_fields]
         return _ResourceWriter(
             resource,
             layout.insert_static(resource),

@@ -38,11 +38,11 @@ class EntryPage(NamedTuple):
 
     Attributes:
         rows: the rows, in the order of time.
-        next_place: the place from which to go on; None at the end.
+        next_start: the start of the next page; None at the end.
     """
 
     rows: Sequence[EntryRow]
-    next_place: tuple[int, int] | None
+    next_start: tuple[int, int] | None
 
 
 class StatisticsHistory:
@@ -131,7 +131,7 @@ class StatisticsHistory:
     def rows(
         self,
         resource: Resource,
-        place: tuple[int, int],
+        after: tuple[int, int],
         last: int = MAX_TIMESTAMP,
         limit: int = PAGE,
     ) -> EntryPage:
@@ -139,7 +139,7 @@ class StatisticsHistory:
 
         Args:
             resource: one with a table.
-            place: the first timestamp and -1; after that, the place of the page before.
+            after: the first timestamp and -1; after that, `next_start` of the page before.
             last: the last timestamp, included.
             limit: the maximum number of values of a page, approximately.
 
@@ -149,7 +149,7 @@ class StatisticsHistory:
         self.query_count += 1
         row_limit = max(limit // (len(resource.fields) + 2), 1)
         found = self._connection.execute(
-            _rows_query(resource), (*place, last, row_limit)
+            _rows_query(resource), (*after, last, row_limit)
         ).fetchall()
         rows = [(row[1], *("" if value is None else value for value in row[2:])) for row in found]
         is_last = len(found) < row_limit

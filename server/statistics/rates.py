@@ -43,7 +43,7 @@ class EntryRates:
         indexes = {
             name: at
             for at, name in enumerate(
-                [*static_fields, *source_fields, *(one.name for one in rates)]
+                [*static_fields, *source_fields, *(rate.name for rate in rates)]
             )
         }
         self._counter_indexes = tuple(

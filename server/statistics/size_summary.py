@@ -40,12 +40,12 @@ def sizes(snapshot: StatisticsSnapshot) -> Iterator[tuple[str, list[tuple[str, i
     Args:
         snapshot: the snapshot.
     """
-    moment = to_text(snapshot.timestamp)
+    sample_time = to_text(snapshot.timestamp)
     for resource, fields in _SIZES:
         rows = _rows(snapshot, resource, fields)
         total = len(snapshot.entries.get(resource.path, ()))
         shown = f", the largest {_MAX_SHOWN} of {total:,}" if total > _MAX_SHOWN else ""
-        yield f"{resource.path} at {moment}{shown}", rows
+        yield f"{resource.path} at {sample_time}{shown}", rows
 
 
 def _rows(

@@ -69,11 +69,11 @@ def from_text(text: str) -> int:
     *numbers, fraction = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, numbers)
     try:
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        time = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError as error:
         raise ValueError(f"{text!r} is no time: {error}") from None
     milliseconds = int(fraction[:3].ljust(3, "0"))
-    return (moment - _FIRST) // timedelta(milliseconds=1) + milliseconds + UNIX_EPOCH
+    return (time - _FIRST) // timedelta(milliseconds=1) + milliseconds + UNIX_EPOCH
 
 
 def _moment(timestamp: int) -> datetime:

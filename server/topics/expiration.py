@@ -62,9 +62,9 @@ class Expiration:
 
     def schedule_check(self, sow: SowTopicRecords) -> None:
         """Schedule a check of a topic that has changed, or is new."""
-        moment = sow.next_expiry()
-        if moment is not None:
-            self._schedule_at(WallSeconds(to_seconds(moment)))
+        next_expiry = sow.next_expiry()
+        if next_expiry is not None:
+            self._schedule_at(WallSeconds(to_seconds(next_expiry)))
 
     @property
     def task_label(self) -> tuple[str, str]:
@@ -121,18 +121,18 @@ class Expiration:
 
     @staticmethod
     def _is_due(sow: SowTopicRecords, now: WallSeconds) -> bool:
-        moment = sow.next_expiry()
-        return moment is not None and moment <= to_nanoseconds(now)
+        next_expiry = sow.next_expiry()
+        return next_expiry is not None and next_expiry <= to_nanoseconds(now)
 
     def _expire_batch(self, sow: SowTopicRecords, now: WallSeconds) -> bool:
         """Remove a batch of a topic's expired records; return False if that cannot be written."""
         sow_registry = self._sow_registry
-        moment, sequence = to_nanoseconds(now), sow_registry.expiry_sequence(sow)
+        now_ns, sequence = to_nanoseconds(now), sow_registry.expiry_sequence(sow)
         envelope = Envelope(None, now)
         sow_registry.schedule_commit(sow)
         try:
             for _ in range(_BATCH_SIZE):
-                change = sow.expire(moment, sequence)
+                change = sow.expire(now_ns, sequence)
                 if change is None:
                     break
                 sow_registry.announce(sow.spec.message_type, [change], envelope, EXPIRED)

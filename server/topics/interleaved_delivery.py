@@ -140,7 +140,7 @@ class InterleavedDelivery:
                     return False
                 shared = self._filtered[key] = shared or filtered
         # Connections get their messages without filters first:
-        if any(one.outbox in self._parts for one in shared):
+        if any(subscription.outbox in self._parts for subscription in shared):
             return False
         return is_cheaper_by_connection(covered, len(self._parts), with_recipients)
 

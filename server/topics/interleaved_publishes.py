@@ -106,20 +106,20 @@ class _RecordShare:
         begin, stop = bisect_left(positions, start), bisect_left(positions, end)
         if begin == stop:
             return ()
-        moment = recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND
-        places = [position - first for position in positions[begin:stop]]
+        time_ns = recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND
+        indexes = [position - first for position in positions[begin:stop]]
         records = SowRecordBatch(
             drafts.topic,
             drafts.keys[begin:stop],
             drafts.bodies[begin:stop],
-            [recorded.txids[place] for place in places],
-            moment,
-            expiry_times(part_of(drafts.expires, begin, stop), moment),
+            [recorded.txids[index] for index in indexes],
+            time_ns,
+            expiry_times(part_of(drafts.expires, begin, stop), time_ns),
             recorded.publisher,
-            [recorded.numbers[place] for place in places],
+            [recorded.numbers[index] for index in indexes],
         )
         problems = self.topic.apply_batch(records, envelope, is_silent=is_silent)
-        return [(positions[begin + place], problem) for place, problem in problems]
+        return [(positions[begin + index], problem) for index, problem in problems]
 
 
 class InterleavedPublishes:
@@ -128,7 +128,7 @@ class InterleavedPublishes:
     Each topic with records applies all its messages at once. Subscribers see the order of messages
     across topics: if a topic with records has recipients, and another one has, too, the messages
     of all of them are delivered together behind that. If a recipient needs more than new states
-    and plain headers, they are applied and delivered one run of a topic after the other.
+    and plain headers, they are applied and delivered one batch of a topic after the other.
 
     Args:
         topics: the topics, by key.
@@ -147,7 +147,6 @@ class InterleavedPublishes:
         "_bodies",
         "_distinct_keys",
         "_expirations",
-        "_heard_keys",
         "_keys",
         "_log_bodies",
         "_log_keys",
@@ -156,6 +155,7 @@ class InterleavedPublishes:
         "_record_topics",
         "_shares",
         "_sow_keys",
+        "_subscribed_keys",
         "_topics",
         "has_unlogged_records",
         "is_logged",
@@ -192,7 +192,7 @@ class InterleavedPublishes:
         self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
         self._sow_keys: list[int] = []  # of the messages for the log, if any has a record
         self._expirations: list[int] = []  # likewise, their lifetimes in seconds
-        self._heard_keys: set[int] = set()  # of the topics with recipients
+        self._subscribed_keys: set[int] = set()  # of the topics with recipients
         self._are_in_order = False  # whether messages are applied in their order
         self._are_together = False  # whether all topics' messages are delivered together
 
@@ -224,12 +224,14 @@ class InterleavedPublishes:
                 self._draft_records(envelope)
             except RecordStoreError:
                 return False
-        self._heard_keys = heard = {
+        self._subscribed_keys = subscribed = {
             key for key in self._distinct_keys if _is_heard(self._topics[key])
         }
-        if len({self._topics[key] for key in heard}) > 1 and not all(map(self._is_plain, heard)):
-            self._are_together = heard.isdisjoint(self._record_topics) and delivery.prepare(
-                self._topics, [*heard], envelope
+        if len({self._topics[key] for key in subscribed}) > 1 and not all(
+            map(self._is_plain, subscribed)
+        ):
+            self._are_together = subscribed.isdisjoint(self._record_topics) and delivery.prepare(
+                self._topics, [*subscribed], envelope
             )
             self._are_in_order = not self._are_together
         return True
@@ -246,11 +248,11 @@ class InterleavedPublishes:
             topic = self._logged[key]
             if topic.table is None:
                 continue
-            records = topic.draft_publishes([bodies[one] for one in positions], envelope)
+            records = topic.draft_publishes([bodies[position] for position in positions], envelope)
             self._shares[key] = _RecordShare(topic, positions, records)
-            for place, position in enumerate(positions):
-                self._sow_keys[position] = records.keys[place]
-                self._expirations[position] = -(-of_one(records.expires, place) // NANOSECONDS)
+            for index, position in enumerate(positions):
+                self._sow_keys[position] = records.keys[index]
+                self._expirations[position] = -(-of_one(records.expires, index) // NANOSECONDS)
 
     def publish(
         self, delivery: InterleavedDelivery, envelope: Envelope
@@ -311,11 +313,11 @@ class InterleavedPublishes:
     ) -> None:
         """Apply and deliver a range of the batch, of whose messages some have been recorded."""
         failures: list[tuple[int, RecordStoreError]] = []
-        heard = self._heard_keys
+        subscribed = self._subscribed_keys
         if recorded is not None:
             self._notify_feeds(recorded, envelope)
             for key, share in self._shares.items():
-                if not (self._are_in_order and key in heard):
+                if not (self._are_in_order and key in subscribed):
                     failures += share.apply(
                         recorded.start,
                         recorded.end,
@@ -327,7 +329,7 @@ class InterleavedPublishes:
             self._apply_in_order(begin, until, recorded, envelope, failures, refusals)
         elif self._are_together:
             self._deliver_together(begin, until, failures, delivery, envelope)
-        elif begin < until and any(self._is_plain(key) for key in heard):
+        elif begin < until and any(self._is_plain(key) for key in subscribed):
             plain = [key for key in self._distinct_keys if self._is_plain(key)]
             topics = cast("Sequence[Topic]", self._topics)
             keys, bodies = self._keys[begin:until], self._bodies[begin:until]
@@ -344,10 +346,10 @@ class InterleavedPublishes:
         failures: list[tuple[int, RecordStoreError]],
         refusals: list[MessageRefusal],
     ) -> None:
-        """Apply and deliver the messages of a range, one run of a topic after the other."""
+        """Apply and deliver the messages of a range, one batch of a topic after the other."""
         topics, rows = self._topics, self._log_rows
         for at, end, key in uniform_ranges(self._keys, begin, until):
-            if key not in self._heard_keys:
+            if key not in self._subscribed_keys:
                 continue
             if key in self._record_topics:
                 refusals += _publish_rows(topics[key], range(at, end), self._bodies, envelope)
@@ -376,7 +378,11 @@ class InterleavedPublishes:
             for row, sow_key in zip(rows, self._sow_keys, strict=True):
                 sow_keys[row] = sow_key
         delivery.deliver_prepared(
-            [*self._heard_keys], keys, self._bodies[begin:until], sow_keys[begin:until], envelope
+            [*self._subscribed_keys],
+            keys,
+            self._bodies[begin:until],
+            sow_keys[begin:until],
+            envelope,
         )
 
     def _is_plain(self, key: int) -> bool:
@@ -388,7 +394,7 @@ class InterleavedPublishes:
 
         Those that have been published in their order are left out.
         """
-        done = self._heard_keys if self._are_in_order else ()
+        done = self._subscribed_keys if self._are_in_order else ()
         topics = {key: topic for key, topic in self._record_topics.items() if key not in done}
         rows_by_topic: dict[SowTopic, list[int]] = {}  # several keys may be of one topic
         for row, key in enumerate(self._keys):
@@ -411,21 +417,21 @@ class InterleavedPublishes:
             shares = [(key, range(at, to)) for at, to, key in uniform_ranges(keys, 0, len(keys))]
         else:
             shares = by_value(keys)
-        for key, places in shares:
+        for key, indexes in shares:
             journal = self._logged[key].journal
             if journal.feeds:
                 has_records = key in self._shares
                 journal.notify_feeds(
                     RecordedBatch(
                         journal.topic.name,
-                        [self._log_bodies[first + place] for place in places],
+                        [self._log_bodies[first + index] for index in indexes],
                         envelope,
-                        [recorded.txids[place] for place in places],
+                        [recorded.txids[index] for index in indexes],
                         recorded.timestamp_us,
                         recorded.publisher,
-                        [recorded.numbers[place] for place in places],
-                        [self._sow_keys[first + place] for place in places] if has_records else (),
-                        self._expirations[first + places[0]] if has_records else 0,
+                        [recorded.numbers[index] for index in indexes],
+                        [self._sow_keys[first + index] for index in indexes] if has_records else (),
+                        self._expirations[first + indexes[0]] if has_records else 0,
                     )
                 )
 
@@ -434,7 +440,9 @@ class InterleavedPublishes:
         waits: list[DurabilityWait] = [topic.when_settled for topic in self._record_topics.values()]
         if self._logged:
             journals = [topic.journal for topic in self._logged.values()]
-            logged = SettledTopics(journals[0].log, frozenset(one.topic for one in journals))
+            logged = SettledTopics(
+                journals[0].log, frozenset(journal.topic for journal in journals)
+            )
             if not waits:
                 return logged
             waits.append(logged)

@@ -74,7 +74,7 @@ class JournaledTopic(Topic):
     ) -> None:
         super().__init__(message_type, name, functions)
         self.journal = journal
-        self._unbatched_subscriptions: set[Subscription] = set()  # they cannot take a run
+        self._unbatched_subscriptions: set[Subscription] = set()  # they cannot take a batch
 
     def _attach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.attach`."""
@@ -99,7 +99,7 @@ class JournaledTopic(Topic):
         return self._publish_one_by_one(bodies, envelope)
 
     def _needs_own_bookmarks(self, subscription: Subscription) -> bool:
-        """Return whether a subscription needs each message of a run with its own bookmark."""
+        """Return whether a subscription needs each message of a batch with its own bookmark."""
         return (
             subscription.presentation.has_bookmark
             or subscription.sink is not None
@@ -114,15 +114,15 @@ class JournaledTopic(Topic):
         entries = encode_messages(bodies, envelope, envelope.lifetimes or 0)
         start = 0
         while start < len(bodies):
-            run = self.journal.append_messages(envelope, entries, start)
-            end = run.end
+            appended = self.journal.append_messages(envelope, entries, start)
+            end = appended.end
             if self._subscriptions and envelope.correlation_ids:
-                for place in range(start, end):
-                    self.deliver((bodies[place],), envelope.for_message(place))
+                for index in range(start, end):
+                    self.deliver((bodies[index],), envelope.for_message(index))
             elif self._subscriptions and end > start:
                 self.deliver(bodies[start:end], envelope)
-            if run.problem is not None:
-                refusals.append(self.refuse_message(end, run.problem, envelope))
+            if appended.problem is not None:
+                refusals.append(self.refuse_message(end, appended.problem, envelope))
                 end += 1
             start = end
         return refusals
@@ -184,9 +184,9 @@ class JournaledTopic(Topic):
     def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record some received entries of another instance unchanged, and deliver them."""
         start = arrivals.position
-        run = self.journal.append_copies(arrivals, arrivals.next_content())
-        if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
-            self._deliver_replicated(arrivals, start, start + run.end, run.timestamp)
+        appended = self.journal.append_copies(arrivals, arrivals.next_content())
+        if arrivals.kind in MESSAGES and self._subscriptions and appended.txids:
+            self._deliver_replicated(arrivals, start, start + appended.end, appended.timestamp)
 
     def draft_records(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:  # noqa: ARG002 - the same for all
         """Return no drafts: messages of another instance need none here."""
@@ -281,13 +281,13 @@ class JournaledSowTopic(SowTopic):
 
         Returns:
             The records, for which there is room, with lifetimes in place of expiry times, and
-            without places in the order of changes.
+            without positions in the order of changes.
 
         Raises:
             RecordStoreError: there is no room for all of them.
         """
         sow = self._sow
-        sow.table.ensure_space_for_run(self.name, bodies, ())
+        sow.table.ensure_space_for_batch(self.name, bodies, ())
         keys = sow.key_numbers(bodies, self.name)
         return SowRecordBatch(self.name, keys, bodies, (), 0, self._expiry_times(envelope, 0))
 
@@ -304,7 +304,7 @@ class JournaledSowTopic(SowTopic):
         """Record messages together, then apply and announce them."""
         sow = self._sow
         try:
-            sow.table.ensure_space_for_run(self.name, bodies, envelope.correlation_ids)
+            sow.table.ensure_space_for_batch(self.name, bodies, envelope.correlation_ids)
         except RecordStoreError:
             return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
         refusals: list[MessageRefusal] = []
@@ -316,41 +316,41 @@ class JournaledSowTopic(SowTopic):
     def _record_and_apply(
         self, bodies: Sequence[bytes], envelope: Envelope, refusals: list[MessageRefusal]
     ) -> None:
-        """Append, apply and announce a run, in batches of messages with the same timestamp."""
+        """Append, apply and announce messages, in batches of messages with the same timestamp."""
         sow, journal = self._sow, self.journal
         keys, lifetimes = sow.key_numbers(bodies, self.name), self._expiry_times(envelope, 0)
         entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds))
         start = 0
         while start < len(bodies):
             done = journal.append_messages(envelope, entries, start, keys)
-            end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
+            end, time_ns = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
                 publisher, numbers = journal.bookmark_parts(envelope, start, done.txids)
-                run = SowRecordBatch(
+                batch = SowRecordBatch(
                     self.name,
                     keys[start:end],
                     bodies[start:end],
                     done.txids,
-                    moment,
-                    expiry_times(part_of(lifetimes, start, end), moment),
+                    time_ns,
+                    expiry_times(part_of(lifetimes, start, end), time_ns),
                     publisher,
                     numbers,
                     envelope.correlation_ids[start:end],
                 )
-                for place, problem in self.apply_batch(run, envelope):
-                    refusals.append(refusal_of(start + place, problem))
+                for index, problem in self.apply_batch(batch, envelope):
+                    refusals.append(refusal_of(start + index, problem))
             if done.problem is not None:
                 refusals.append(self.refuse_message(end, done.problem, envelope))
                 end += 1
             start = end
 
-    def _apply_draft(self, record: Record, txid: int, moment: int, bookmark: str) -> RecordChange:
+    def _apply_draft(self, record: Record, txid: int, time_ns: int, bookmark: str) -> RecordChange:
         """Store a draft as it was recorded: a message and its record have the same timestamp."""
         key, body, topic, timestamp, expires, _, correlation_id, _, _ = record
         if expires:
-            expires += moment - timestamp
+            expires += time_ns - timestamp
         return self._sow.apply(
-            Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
+            Record(key, body, topic, time_ns, expires, txid, correlation_id, bookmark)
         )
 
     def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
@@ -367,7 +367,7 @@ class JournaledSowTopic(SowTopic):
             context=envelope.context(self.name, body) if sow.needs_context else None,
         )
         sow.table.ensure_space((record,))  # applying must not fail once the message is in the log
-        txid, moment = self.journal.append(
+        txid, time_ns = self.journal.append(
             envelope,
             record.body,
             JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH,
@@ -375,7 +375,7 @@ class JournaledSowTopic(SowTopic):
             _in_seconds(record.expires - record.timestamp) if record.expires else 0,
             record.correlation_id,
         )
-        return self._apply_draft(record, txid, moment, envelope.bookmark)
+        return self._apply_draft(record, txid, time_ns, envelope.bookmark)
 
     def _make_refusal(self, position: int, error: Exception, envelope: Envelope) -> MessageRefusal:
         if not isinstance(error, DuplicateError):
@@ -400,8 +400,10 @@ class JournaledSowTopic(SowTopic):
         self._sow.table.ensure_space((draft,))
         left = _in_seconds(draft.expires - draft.timestamp)
         lifetime = max(left, 1) if draft.expires else 0
-        txid, moment = self.journal.append(envelope, draft.body, key=draft.key, expiration=lifetime)
-        self.announce(self._apply_draft(draft, txid, moment, envelope.bookmark), envelope, MATCH)
+        txid, time_ns = self.journal.append(
+            envelope, draft.body, key=draft.key, expiration=lifetime
+        )
+        self.announce(self._apply_draft(draft, txid, time_ns, envelope.bookmark), envelope, MATCH)
         self._sow_registry.mark_changed(self._sow)
 
     @property

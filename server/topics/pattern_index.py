@@ -87,16 +87,16 @@ class PatternIndex:
 
         Subscriptions with expressions that take too many steps to match are ended.
         """
-        places: dict[Subscription, int] = {}
+        numbers: dict[Subscription, int] = {}
         allowances = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
         for pattern in self.candidates(name):
             chosen = _choose_subscription(pattern, allowances)
             try:
                 if chosen.matches_topic(name, allowances[chosen.subscriber.number]):
-                    places.update(pattern.subscriptions)
+                    numbers.update(pattern.subscriptions)
             except TooCostlyError as error:
                 end_failed_subscriptions(pattern.subscriptions, error)
-        return sorted(places, key=places.__getitem__)
+        return sorted(numbers, key=numbers.__getitem__)
 
     def _choose_gram(self, needle: str) -> str:
         pattern_counts = {
@@ -124,6 +124,8 @@ def _choose_subscription(pattern: _Pattern, allowances: dict[int, SearchAllowanc
     """Return a subscription to an expression, preferably of a connection with steps left."""
     first = next(iter(pattern.subscriptions))
     with_allowance = (
-        one for one in pattern.subscriptions if allowances[one.subscriber.number].remaining
+        subscription
+        for subscription in pattern.subscriptions
+        if allowances[subscription.subscriber.number].remaining
     )
     return next(with_allowance, first)

@@ -58,7 +58,7 @@ class RecordTopic(RecordFanout):
     is_persistent = True
     """True if messages go to stable storage."""
     accepts_slices = False
-    """True if bodies may be places in the bytes read from a client; here they are retained."""
+    """True if bodies may be slices of the bytes read from a client; here they are retained."""
     is_journaled = False
     """True if messages are in the transaction log."""
 
@@ -88,7 +88,7 @@ class RecordTopic(RecordFanout):
 
     @property
     def accepts_metadata(self) -> bool:
-        """True if messages of a run may have correlation ids and lifetimes of their own."""
+        """True if messages of a batch may have correlation ids and lifetimes of their own."""
         return False
 
     def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
@@ -159,25 +159,25 @@ class SowTopic(RecordTopic):
         return self._publish_one_by_one(bodies, envelope)
 
     def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
-        """Return whether messages are stored unchanged, so that a batch is a run."""
+        """Return whether messages are stored unchanged, so that a batch can be stored as it is."""
         return self._stores_verbatim and not envelope.is_delta and not envelope.correlation_id
 
     def _publish_batch(
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
-        sow, moment = self._sow, to_nanoseconds(envelope.received_s)
-        run = SowRecordBatch(
+        sow, time_ns = self._sow, to_nanoseconds(envelope.received_s)
+        batch = SowRecordBatch(
             self.name,
             sow.key_numbers(bodies, self.name),
             bodies,
             self._sow_registry.next_sequences(len(bodies)),
-            moment,
-            self._expiry_times(envelope, moment),
+            time_ns,
+            self._expiry_times(envelope, time_ns),
             correlation_ids=envelope.correlation_ids,
         )
-        problems = self.apply_batch(run, envelope)
+        problems = self.apply_batch(batch, envelope)
         self._sow_registry.mark_changed(sow)
-        return [self._make_refusal(place, problem, envelope) for place, problem in problems]
+        return [self._make_refusal(index, problem, envelope) for index, problem in problems]
 
     def _expiry_times(self, envelope: Envelope, now: int) -> FieldColumn:
         """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
@@ -188,31 +188,31 @@ class SowTopic(RecordTopic):
 
     def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
         """See `RecordFanout.plain_deliveries`; None if records are applied one by one."""
-        if not self._sow.accepts_runs or self._followers:
+        if not self._sow.accepts_batches or self._followers:
             return None
         return super().plain_deliveries()
 
     def apply_batch(
-        self, run: SowRecordBatch, envelope: Envelope, *, is_silent: bool = False
+        self, batch: SowRecordBatch, envelope: Envelope, *, is_silent: bool = False
     ) -> Sequence[tuple[int, RecordStoreError]]:
-        """Put the records of a run, and announce the changes.
+        """Put the records of a batch, and announce the changes.
 
         Args:
-            run: the records.
+            batch: the records.
             envelope: their origin.
             is_silent: whether the caller delivers them itself, by `plain_deliveries`.
 
         Returns:
-            The places of the records that cannot be stored, each with the reason.
+            The indexes of the records that cannot be stored, each with the reason.
         """
-        if not self._sow.accepts_runs or self._followers or self.needs_changes:
-            return self.apply_each(map(run.record_at, range(len(run.bodies))), envelope)
+        if not self._sow.accepts_batches or self._followers or self.needs_changes:
+            return self.apply_each(map(batch.record_at, range(len(batch.bodies))), envelope)
         problems: list[tuple[int, RecordStoreError]] = []
-        start, count = 0, len(run.bodies)
+        start, count = 0, len(batch.bodies)
         while start < count:
-            end, problem = self._sow.table.put_run(run, start)
+            end, problem = self._sow.table.put_batch(batch, start)
             if end > start and self._subscriptions and not is_silent:
-                self.announce_batch(run.part(start, end), envelope)
+                self.announce_batch(batch.part(start, end), envelope)
             if problem is not None:
                 problems.append((end, problem))
                 end += 1
@@ -233,11 +233,11 @@ class SowTopic(RecordTopic):
         """
         is_heard = self.has_recipients
         problems: list[tuple[int, RecordStoreError]] = []
-        for place, record in enumerate(records):
+        for index, record in enumerate(records):
             try:
                 change = self._sow.apply(record)
             except RecordStoreError as error:
-                problems.append((place, error))
+                problems.append((index, error))
                 continue
             if is_heard:
                 own = envelope.with_correlation_id(record.correlation_id)

@@ -88,7 +88,7 @@ class Topic(SubscriberSet):
     is_persistent = False
     """True if messages go to stable storage."""
     accepts_slices = True
-    """True if bodies may be places in the bytes read from a client, which are not retained."""
+    """True if bodies may be slices of the bytes read from a client, which are not retained."""
     is_journaled = False
     """True if messages are in the transaction log."""
 
@@ -99,7 +99,7 @@ class Topic(SubscriberSet):
         ) = []  # None when subscriptions have changed
         self._plain_deliveries: list[DirectDelivery] | None = []  # the same, see below
         self._delivery_cache = DeliveryCache[tuple[Filter, ...], Recipient]()
-        # unfiltered subscriptions on connections that also have a filter here, with their places
+        # unfiltered subscriptions on connections that also have a filter here, with their numbers
         self._mixed_unfiltered: dict[Subscription, int] = {}
         self._header_start: Final = header_start(name)
 
@@ -161,7 +161,7 @@ class Topic(SubscriberSet):
 
     @property
     def accepts_metadata(self) -> bool:
-        """True if messages of a run may have correlation ids and lifetimes of their own."""
+        """True if messages of a batch may have correlation ids and lifetimes of their own."""
         return False
 
     def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:
@@ -199,9 +199,9 @@ class Topic(SubscriberSet):
             return
         start = 0
         while start < len(bodies):
-            runs = filters.batch_matcher(len(bodies) - start)
-            if runs is not None:
-                start = self._deliver_together(runs, bodies, start, envelope, topics)
+            matcher = filters.batch_matcher(len(bodies) - start)
+            if matcher is not None:
+                start = self._deliver_together(matcher, bodies, start, envelope, topics)
                 continue
             finder = None if self._mixed_unfiltered else filters.equality_lookup()
             if finder is not None and self._unfiltered_recipients is not None:
@@ -216,7 +216,7 @@ class Topic(SubscriberSet):
 
     def _deliver_together(
         self,
-        runs: BatchMatcher,
+        matcher: BatchMatcher,
         bodies: Sequence[bytes],
         start: int,
         envelope: Envelope,
@@ -228,7 +228,7 @@ class Topic(SubscriberSet):
             The position reached: the end, unless the filters have changed.
         """
         done = start
-        for begin, end, matched in runs.decide(bodies[start:]):
+        for begin, end, matched in matcher.decide(bodies[start:]):
             self._deliver_matched(bodies[done : start + begin], (), envelope)
             done = start + end
             some = bodies[start + begin : done]
@@ -236,7 +236,7 @@ class Topic(SubscriberSet):
                 self._match_each(some, envelope, topics[start + begin : done])
             else:
                 self._deliver_matched(some, matched, envelope)
-            if not self._filters.is_matcher_current(runs):
+            if not self._filters.is_matcher_current(matcher):
                 return done
         self._deliver_matched(bodies[done:], (), envelope)
         return len(bodies)
@@ -264,18 +264,18 @@ class Topic(SubscriberSet):
             for one in found
         ]
         own_topics = topics[start : start + len(some)]
-        lefts = [one._header_start for one in own_topics] or [self._header_start] * len(some)  # noqa: SLF001 - of the same class
+        lefts = [topic._header_start for topic in own_topics] or [self._header_start] * len(some)  # noqa: SLF001 - of the same class
         frames = framed_for_each(sub_ids, some, lefts, envelope.header_keys)
-        for place, one in enumerate(found):
-            frame = frames[place]
+        for index, one in enumerate(found):
+            frame = frames[index]
             if frame is not None and isinstance(one, Filter) and one.writer is not None:
                 one.writer.write(frame)
                 continue
             if one is None:
                 continue
-            self._match_each((some[place],), envelope, own_topics[place : place + 1])
+            self._match_each((some[index],), envelope, own_topics[index : index + 1])
             if self._unfiltered_recipients is None or not self._filters.is_lookup_current(finder):
-                return start + place + 1
+                return start + index + 1
         return start + len(found)
 
     def _deliver_matched(

@@ -148,21 +148,21 @@ class TopicJournal:
             envelope.
         """
         handles = {0: self.publish_handles(envelope)}
-        run = append_publishes(self.log, handles, 0, envelope, entries, start, sow_keys)
-        if self.feeds and run.txids:
+        appended = append_publishes(self.log, handles, 0, envelope, entries, start, sow_keys)
+        if self.feeds and appended.txids:
             self.notify_feeds(
                 RecordedBatch(
                     self._name,
-                    list(entries.data[start : run.end]),
+                    list(entries.data[start : appended.end]),
                     envelope,
-                    run.txids,
-                    run.timestamp,
-                    *self.bookmark_parts(envelope, start, run.txids),
-                    sow_keys[start : run.end],
+                    appended.txids,
+                    appended.timestamp,
+                    *self.bookmark_parts(envelope, start, appended.txids),
+                    sow_keys[start : appended.end],
                     of_one(entries.expirations, start),
                 )
             )
-        return run
+        return appended
 
     def publish_handles(self, envelope: Envelope) -> tuple[TopicHandle, OriginHandle | None]:
         """Return the handles that the journal needs for messages published here."""
@@ -192,9 +192,9 @@ class TopicJournal:
         arrivals.record_appended(appended)
         refused_sequences = self.log.refused_sequences
         if appended.txids and refused_sequences.has_any:
-            for place in range(start, start + len(appended.txids)):
+            for index in range(start, start + len(appended.txids)):
                 refused_sequences.record_arrivals(
-                    arrivals.columns.clients[place], (arrivals.columns.sequences[place],)
+                    arrivals.columns.clients[index], (arrivals.columns.sequences[index],)
                 )
         if self.feeds and appended.txids and arrivals.kind in MESSAGES:
             self.feed_replicated(arrivals, start, appended, content.sow_keys)
@@ -340,8 +340,8 @@ class TopicJournal:
                 topic.topic,
                 _origin_of(envelope),
             )
-        moment = journal.last_timestamp
-        envelope.received_s = moment / _MICROSECONDS
+        timestamp_us = journal.last_timestamp
+        envelope.received_s = timestamp_us / _MICROSECONDS
         envelope.bookmark = self.bookmark(envelope, txid)
         if self.feeds and kind in MESSAGES:
             self.notify_feeds(
@@ -350,14 +350,14 @@ class TopicJournal:
                     (body,),
                     envelope,
                     (txid,),
-                    moment,
+                    timestamp_us,
                     self._publisher_identity(envelope, is_numbered=envelope.sequence > 0),
                     (envelope.sequence or txid,),
                     (number,) if number else (),
                     expiration,
                 )
             )
-        return txid, moment * NANOSECONDS_IN_MICROSECOND
+        return txid, timestamp_us * NANOSECONDS_IN_MICROSECOND
 
 
 def append_publishes(

@@ -127,11 +127,11 @@ class TransportConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop writing: the transport's buffer is full."""
-        self._backlog.stall()
+        self._backlog.pause_writing()
 
     def resume_writing(self) -> None:
         """Resume writing: the transport's buffer has drained."""
-        self._backlog.resume()
+        self._backlog.resume_writing()
 
     def disconnect(self, reason: str) -> None:
         """Close the connection, after all its output has been sent to the peer.

@@ -18,9 +18,9 @@ cdef inline Py_ssize_t count_decimals(uint64_t value) noexcept nogil:
 
 cdef inline uint8_t *put_decimals(uint8_t *to, uint64_t value) noexcept nogil:
     """Write a number; return the address behind its last digit."""
-    cdef Py_ssize_t count = count_decimals(value), place = count
-    while place:
-        place -= 1
-        to[place] = <uint8_t>(48 + value % 10)
+    cdef Py_ssize_t count = count_decimals(value), index = count
+    while index:
+        index -= 1
+        to[index] = <uint8_t>(48 + value % 10)
         value //= 10
     return to + count

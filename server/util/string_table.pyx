@@ -172,45 +172,45 @@ cdef class StringTable:
         cdef uint32_t numbers[BATCH_SIZE]
         cdef PyObject **entries
         cdef PyObject **entry
-        cdef Py_ssize_t place
+        cdef Py_ssize_t index
         cdef uint32_t at, hash_
         cdef Slot *slot
-        for place in range(end - begin):
-            text = <object> PyList_GET_ITEM(asked, begin + place)
-            numbers[place] = 0
+        for index in range(end - begin):
+            text = <object> PyList_GET_ITEM(asked, begin + index)
+            numbers[index] = 0
             if type(text) is str:
-                hashes[place] = hash_of(text)
-                numbers[place] = 1
-                fetch_line(&self._slots[hashes[place] & self._mask])
+                hashes[index] = hash_of(text)
+                numbers[index] = 1
+                fetch_line(&self._slots[hashes[index] & self._mask])
         entries = items_of(<PyObject *> self._entries)
-        for place in range(end - begin):
-            if numbers[place]:
-                hash_ = hashes[place]
+        for index in range(end - begin):
+            if numbers[index]:
+                hash_ = hashes[index]
                 at = hash_ & self._mask
                 slot = &self._slots[at]
                 while slot.number and slot.hash != hash_:
                     at = (at + 1) & self._mask
                     slot = &self._slots[at]
-                numbers[place] = slot.number
+                numbers[index] = slot.number
                 if slot.number:
                     fetch_line(&entries[2 * slot.number - 2])
-        for place in range(end - begin):
-            if numbers[place]:
-                entry = &entries[2 * numbers[place] - 2]
+        for index in range(end - begin):
+            if numbers[index]:
+                entry = &entries[2 * numbers[index] - 2]
                 fetch(entry[0])
                 fetch(entry[1])
-        for place in range(end - begin):
+        for index in range(end - begin):
             value = None
-            text = <object> PyList_GET_ITEM(asked, begin + place)
+            text = <object> PyList_GET_ITEM(asked, begin + index)
             if type(text) is not str:
                 value = self._others.get(text)
-            elif numbers[place]:
-                entry = &entries[2 * numbers[place] - 2]
+            elif numbers[index]:
+                entry = &entries[2 * numbers[index] - 2]
                 value = <object> entry[1]
                 if not are_equal(<object> entry[0], text):  # another text with the same hash
                     value = self.get(text)
             Py_INCREF(value)
-            PyList_SET_ITEM(found, begin + place, value)
+            PyList_SET_ITEM(found, begin + index, value)
 
     cdef _grow(self):
         cdef uint32_t mask = 2 * self._mask + 1, at, old

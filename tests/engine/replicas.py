@@ -128,7 +128,7 @@ class Road:
         clock = self._source.core.clock
         reader = ReplicationFrameReader(1 << 30)
         taken = BatchCounts()
-        while not self.receiver.is_stalled:
+        while not self.receiver.is_blocked:
             batch = self.sender.next_frame(int(clock.now() * 1e6), flush=True)
             if batch is None:
                 break

@@ -77,7 +77,7 @@ def test_a_full_disk_holds_up_what_comes(
         patch.setattr(os, "posix_fallocate", no_space)
         road = Road(one, two)
         road.carry()
-        assert road.receiver.is_stalled
+        assert road.receiver.is_blocked
         before = len(two.entries())
         assert 0 < before < count
         assert before == len(records(two))
@@ -105,11 +105,11 @@ def test_a_full_journal_holds_up_what_comes(make: Make) -> None:
     disk.full = True
     road = Road(one, two)
     road.carry()
-    assert road.receiver.is_stalled
+    assert road.receiver.is_blocked
     assert two.said() == ["1D-0024"]
     assert 0 < len(two.entries()) < count
     disk.full = False
-    while road.receiver.is_stalled:
+    while road.receiver.is_blocked:
         road.receiver.resume_batch()
         road.settle()
     road.carry()

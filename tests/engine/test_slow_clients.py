@@ -45,13 +45,13 @@ class Client:
         """Make room for some writes."""
         self.room += writes
         if self.room > 0 and self.is_connected:
-            self.backlog.resume()
+            self.backlog.resume_writing()
 
     def _write(self, data: bytes | memoryview) -> None:
         self.taken += data
         self.room -= 1
         if self.room <= 0:
-            self.backlog.stall()
+            self.backlog.pause_writing()
 
     def _drop(self) -> None:
         self.is_connected = False
@@ -77,7 +77,7 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
     """Through memory, through a file, in slices, with stalls anywhere."""
     clock = SimulatedClock()
     client = Client(ClientPool(ROOMY), clock, RecordingLog(), "one")
-    client.backlog.stall()
+    client.backlog.pause_writing()
     sent = b""
     for number, (step, size) in enumerate(steps):
         if step == "send":
@@ -126,7 +126,7 @@ def test_the_largest_is_offlined_and_then_disconnected(tmp_path: Path) -> None:
     pool, clock, log = ClientPool(limits), SimulatedClock(), RecordingLog()
     large, small = (Client(pool, clock, log, name) for name in ("large", "small"))
     for client in (large, small):
-        client.backlog.stall()
+        client.backlog.pause_writing()
     large.backlog.send(b"x" * 800)
     small.backlog.send(b"x" * 300)
     assert (large.backlog.disk_used, small.backlog.memory_used) == (800, 300)
@@ -145,7 +145,7 @@ def test_what_waits_goes_to_the_file_a_piece_at_a_time(monkeypatch: pytest.Monke
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: file)
     clock = SimulatedClock()
     client = Client(ClientPool(ROOMY), clock, RecordingLog(), "one")
-    client.backlog.stall()
+    client.backlog.pause_writing()
     for _ in range(10):
         client.backlog.send(b"x" * 1_000_000)
     client.backlog.go_offline()
@@ -167,7 +167,7 @@ def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:
         max_age_s=None,
     )
     client = Client(ClientPool(limits), SimulatedClock(), RecordingLog(), "one")
-    client.backlog.stall()
+    client.backlog.pause_writing()
     client.backlog.send(b"x" * 500)
     assert client.backlog.memory_used == 500
     client.backlog.send(b"x")
@@ -185,7 +185,7 @@ def test_bytes_may_wait_for_a_while_only(reads: bool) -> None:
     )
     clock = SimulatedClock()
     client = Client(ClientPool(limits), clock, RecordingLog(), "one")
-    client.backlog.stall()
+    client.backlog.pause_writing()
     for _ in range(100):
         client.backlog.send(b"x")
         clock.advance(1)
@@ -205,7 +205,7 @@ def test_a_directory_that_is_not_there_costs_the_slow_client_only() -> None:
     )
     log = RecordingLog()
     client = Client(ClientPool(limits), SimulatedClock(), log, "one")
-    client.backlog.stall()
+    client.backlog.pause_writing()
     client.backlog.send(b"x" * 11)
     assert not client.is_connected
     assert "70-0013" in [message_id for message_id, _ in log.entries]

@@ -157,7 +157,7 @@ def test_what_a_consumer_had_comes_back_a_few_at_a_time() -> None:
     bench.consumer("b", 80)
     queue, seen = bench.queue, [70]
     while queue.detach_batch(gone, bench.now, 20):
-        seen.append(sum(len(seat.held_places) for seat in gone.slots))
+        seen.append(sum(len(seat.held_offsets) for seat in gone.slots))
     assert seen == [70, 50, 30, 10]
     bench.publish(1)
     assert bench.deliver() == {"b": [*range(1, 61), 71]}

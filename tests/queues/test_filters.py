@@ -107,7 +107,9 @@ def test_what_comes_back_finds_consumers_that_have_passed_it() -> None:
     bench.publish(4)
     bench.deliver()
     bench.queue.acknowledge(marks(1, 3), bench.now)
-    held = sorted(bench.queue.lifecycle.entries.txid(place) for place in gone.slots[0].held_places)
+    held = sorted(
+        bench.queue.lifecycle.entries.txid(offset) for offset in gone.slots[0].held_offsets
+    )
     bench.queue.detach(gone, bench.now)
 
     assert bench.deliver() == ({"a": held} if held else {})
@@ -137,7 +139,7 @@ def test_what_cannot_be_looked_at_stays(unreadable: int, monkeypatch: pytest.Mon
     assert bench.queue.is_unreadable == (unreadable <= 100)
     bench.consumer("c", 1)
     taken = [*chain(*got.values()), *chain(*bench.deliver().values())]
-    assert len(bench.consumers["c"].slots[0].held_places) == 1
+    assert len(bench.consumers["c"].slots[0].held_offsets) == 1
     monkeypatch.undo()
     taken += chain(*bench.deliver().values())
     assert not bench.queue.is_unreadable

@@ -36,13 +36,13 @@ class Recorder:
         self.bench = bench
         self.rows: set[int] = set()
 
-    def record_appeared(self, places: list[int]) -> None:
-        txids = {self.bench.queue.lifecycle.entries.txid(place) for place in places}
+    def record_appeared(self, offsets: list[int]) -> None:
+        txids = {self.bench.queue.lifecycle.entries.txid(offset) for offset in offsets}
         assert not txids & self.rows
         self.rows |= txids
 
-    def record_disappeared(self, places: list[int]) -> None:
-        self.rows -= {self.bench.queue.lifecycle.entries.txid(place) for place in places}
+    def record_disappeared(self, offsets: list[int]) -> None:
+        self.rows -= {self.bench.queue.lifecycle.entries.txid(offset) for offset in offsets}
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
@@ -84,9 +84,9 @@ def test_the_status_counts_everything() -> None:
 
 
 def why(bench: Bench, txid: int) -> list[str]:
-    place = bench.queue.lifecycle.entries.find(marks(txid)[0])
-    assert place is not None
-    return [obstacle.kind for obstacle in obstacles(bench.queue, place, bench.now)]
+    offset = bench.queue.lifecycle.entries.find(marks(txid)[0])
+    assert offset is not None
+    return [obstacle.kind for obstacle in obstacles(bench.queue, offset, bench.now)]
 
 
 def test_why_a_message_is_not_delivered() -> None:

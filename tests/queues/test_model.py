@@ -209,10 +209,10 @@ class RandomWork(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         queue, entries = self.queue, self.queue.lifecycle.entries
-        assert [entries.txid(place) for place in everything(queue)] == sorted(self.model.messages)
+        assert [entries.txid(offset) for offset in everything(queue)] == sorted(self.model.messages)
         assert queue.depth == len(self.model.messages)
-        for place in everything(queue):
-            status = message(queue, place)
+        for offset in everything(queue):
+            status = message(queue, offset)
             assert status is not None
             known = self.model.messages[status.txid]
             assert status.leased_to == (known.holder.name if known.holder else "")

@@ -57,7 +57,7 @@ def folded(settings: QueueSettings, log: list[tuple[int, int] | QueueEvent]) -> 
 
 
 def txids(queue: Queue) -> list[int]:
-    return [queue.lifecycle.entries.txid(place) for place in everything(queue)]
+    return [queue.lifecycle.entries.txid(offset) for offset in everything(queue)]
 
 
 def test_what_is_unleased_leaves_no_trace_in_the_record_unless_something_counts_it() -> None:
@@ -96,8 +96,8 @@ def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> Non
     (event,) = queue.drain_events()
     assert isinstance(event, Expired)
     assert event.departures == [RemovalDetails(1, ("max_deliveries",), 2, 0, "b")]
-    (place,) = everything(queue)
-    status = message(queue, place)
+    (offset,) = everything(queue)
+    status = message(queue, offset)
     assert status is not None
     assert (status.txid, status.deliveries, status.cancels) == (2, 1, 1)
 
@@ -256,8 +256,8 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
     queue.lifecycle.enqueue([2], [1], PUBLISHER, [2], MessageDetails(owners=["there"]))
     for event in bench.queue.drain_events():
         queue.replay(event)
-    (place,) = everything(queue)
-    assert queue.lifecycle.entries.owner(place) == ""
+    (offset,) = everything(queue)
+    assert queue.lifecycle.entries.owner(offset) == ""
 
 
 def test_what_expires_at_once_is_recorded_in_pieces() -> None:

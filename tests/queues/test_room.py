@@ -38,15 +38,15 @@ def known(queue: Queue) -> list[tuple[int, ...]]:
     entries = queue.lifecycle.entries
     return [
         (
-            entries.txid(place),
-            entries.recorded_at(place),
-            *entries.bookmark(place),
-            entries.expires_at(place),
-            entries.priority(place),
-            entries.key(place),
-            entries.sow_key(place),
+            entries.txid(offset),
+            entries.recorded_at(offset),
+            *entries.bookmark(offset),
+            entries.expires_at(offset),
+            entries.priority(offset),
+            entries.key(offset),
+            entries.sow_key(offset),
         )
-        for place in entries.places()
+        for offset in entries.offsets()
     ]
 
 

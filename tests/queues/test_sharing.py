@@ -159,8 +159,8 @@ def test_what_another_one_owns_is_asked_for_there() -> None:
     part.sharing.handle_peer_message(
         TransferResponse(99, 0, marks(1), [2], ["there"]), "there", part.bench.now
     )
-    (place,) = part.bench.queue.lifecycle.entries.places()
-    assert part.bench.queue.lifecycle.ownership_claim(place) == OwnershipClaim(3, "elsewhere"), (
+    (offset,) = part.bench.queue.lifecycle.entries.offsets()
+    assert part.bench.queue.lifecycle.ownership_claim(offset) == OwnershipClaim(3, "elsewhere"), (
         "that is older"
     )
 
@@ -206,8 +206,8 @@ def test_of_two_titles_all_believe_the_same(order: tuple[int, int]) -> None:
     events = [Transferred(1, marks(1), owner, [1]) for owner in ("one", "two")]
     for index in order:
         part.bench.queue.apply_remote_event(events[index], part.bench.now)
-    (place,) = part.bench.queue.lifecycle.entries.places()
-    assert part.bench.queue.lifecycle.ownership_claim(place) == OwnershipClaim(1, "two")
+    (offset,) = part.bench.queue.lifecycle.entries.offsets()
+    assert part.bench.queue.lifecycle.ownership_claim(offset) == OwnershipClaim(1, "two")
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ def test_what_falls_due_at_one_moment_comes_a_few_at_a_time() -> None:
     """However many there are, a call looks at no more of them than it is allowed to."""
     count, most, looks = 10_000, 256, 0
 
-    def moment_of(_place: int) -> int:
+    def moment_of(_offset: int) -> int:
         nonlocal looks
         looks += 1
         return 5 * SECOND + 7
 
     moments = TimerBuckets(moment_of)
-    for place in range(count):
-        moments.add(place, 5 * SECOND + 7)
+    for offset in range(count):
+        moments.add(offset, 5 * SECOND + 7)
     assert moments.pop_due(5 * SECOND, most) == []
     came: list[int] = []
     while len(came) < count:
@@ -37,10 +37,10 @@ def test_what_falls_due_at_one_moment_comes_a_few_at_a_time() -> None:
 
 def test_those_that_are_not_due_are_not_looked_at_again_before_they_are() -> None:
     """Also if there are very many of them in the second at hand."""
-    of = {place: 5 * SECOND + 1000 + place for place in range(5_000)}
+    of = {offset: 5 * SECOND + 1000 + offset for offset in range(5_000)}
     moments = TimerBuckets(of.__getitem__)
-    for place, moment in of.items():
-        moments.add(place, moment)
+    for offset, moment in of.items():
+        moments.add(offset, moment)
     now = 5 * SECOND + 10
     calls = 0
     while moments.next_deadline is not None and moments.next_deadline <= now:
@@ -53,12 +53,12 @@ def test_those_that_are_not_due_are_not_looked_at_again_before_they_are() -> Non
 @given(st.randoms(use_true_random=False), st.integers(1, 20))
 def test_every_place_comes_once_when_it_is_due(chance: random.Random, most: int) -> None:
     of: dict[int, int] = {}
-    moments = TimerBuckets(lambda place: of.get(place, 0))
+    moments = TimerBuckets(lambda offset: of.get(offset, 0))
     came: list[int] = []
     now = 0
-    for place in range(60):
-        of[place] = now + chance.randrange(3 * SECOND)
-        moments.add(place, of[place])
+    for offset in range(60):
+        of[offset] = now + chance.randrange(3 * SECOND)
+        moments.add(offset, of[offset])
         if chance.random() < 0.3:
             now += chance.randrange(SECOND)
         for one in moments.pop_due(now, most):

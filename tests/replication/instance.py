@@ -334,7 +334,7 @@ class Instance:
         self.room = None
         if self.is_up:
             for receiver in self.receivers.values():
-                if receiver.is_stalled:
+                if receiver.is_blocked:
                     self._note(receiver.resume_batch())
             self.wake()
 
@@ -405,13 +405,13 @@ class Instance:
             case Ack():
                 self.senders[peer].process_ack(frame)
             case SkippedRanges():
-                if self.receivers[peer].is_stalled:
+                if self.receivers[peer].is_blocked:
                     connection.close(self.name)
                     return
                 self.receivers[peer].record_skipped(frame)
             case ReplicationBatch():
                 receiver = self.receivers[peer]
-                if receiver.is_stalled:
+                if receiver.is_blocked:
                     # Nothing is read from a link meanwhile; here it is as if it were cut.
                     connection.close(self.name)
                     return

@@ -83,7 +83,7 @@ def state(world: Workshop) -> str:
             f"{entries.bookmark(place)} of {entries.owner(place) or host.name} "
             f"{entries.state(place)} turn"
             f" {host.core.lifecycle.ownership_claim(place).transfer_count}"
-            for place in host.core.lifecycle.entries.places()
+            for place in host.core.lifecycle.entries.offsets()
         ]
         parts.append(f"{host.name}: {left}, neighbours {sorted(host.router.neighbours)}")
     parts += [f"{worker.name} at {worker.host and worker.host.name}" for worker in world.workers]

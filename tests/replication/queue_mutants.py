@@ -31,16 +31,16 @@ class OwnsEverything(OwnershipTransfers):
 class HandsOnWhatIsLeased(OwnershipTransfers):
     """Hands on what a consumer has."""
 
-    def _may_transfer(self, place: int, asker: str) -> bool:
+    def _may_transfer(self, offset: int, asker: str) -> bool:
         lifecycle = self._queue.lifecycle
-        if lifecycle.entries.state(place) == LEASED and not lifecycle.entries.owner(place):
-            title = OwnershipClaim(lifecycle.ownership_claim(place).transfer_count + 1, asker)
-            lifecycle.change_owner(place, title, 0)
+        if lifecycle.entries.state(offset) == LEASED and not lifecycle.entries.owner(offset):
+            title = OwnershipClaim(lifecycle.ownership_claim(offset).transfer_count + 1, asker)
+            lifecycle.change_owner(offset, title, 0)
             event = Transferred(
-                0, [lifecycle.entries.bookmark(place)], asker, [title.transfer_count]
+                0, [lifecycle.entries.bookmark(offset)], asker, [title.transfer_count]
             )
             lifecycle.events.append(event)
-        return super()._may_transfer(place, asker)
+        return super()._may_transfer(offset, asker)
 
 
 class TakesForGranted(OwnershipTransfers):
@@ -64,7 +64,7 @@ class ActsForEverybody(OwnershipTransfers):
 class HandsNothingOn(OwnershipTransfers):
     """Keeps what it has nobody for."""
 
-    def _may_transfer(self, place: int, asker: str) -> bool:
+    def _may_transfer(self, offset: int, asker: str) -> bool:
         return False
 
 
@@ -100,9 +100,9 @@ class _LastWord(MessageLifecycle):
     def apply_claim(
         self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_arrive: bool
     ) -> bool:
-        place = self.entries.find(mark)
-        if place is not None and self.entries.is_present(place):
-            self.change_owner(place, title, now)
+        offset = self.entries.find(mark)
+        if offset is not None and self.entries.is_present(offset):
+            self.change_owner(offset, title, now)
             return True
         return super().apply_claim(mark, title, now, may_arrive=may_arrive)
 
@@ -114,11 +114,11 @@ class _Stubborn(RemoteEvents):
         self, marks: Iterable[PublisherSequence], now: int, *, is_replay: bool
     ) -> None:
         entries = self._lifecycle.entries
-        places = {mark: entries.find(mark) for mark in marks}
+        offsets = {mark: entries.find(mark) for mark in marks}
         others = [
             mark
-            for mark, place in places.items()
-            if place is None or entries.state(place) != LEASED
+            for mark, offset in offsets.items()
+            if offset is None or entries.state(offset) != LEASED
         ]
         super()._remove_ended(others, now, is_replay=is_replay)
 
@@ -126,15 +126,15 @@ class _Stubborn(RemoteEvents):
 class _Generous(MessageLifecycle):
     """Goes on delivering what it has handed on."""
 
-    def change_owner(self, place: int, title: OwnershipClaim, now: int) -> None:
-        was_ours = not self.entries.owner(place) and self.entries.state(place) in (
+    def change_owner(self, offset: int, title: OwnershipClaim, now: int) -> None:
+        was_ours = not self.entries.owner(offset) and self.entries.state(offset) in (
             AVAILABLE,
             BEHIND,
         )
-        super().change_owner(place, title, now)
+        super().change_owner(offset, title, now)
         if was_ours and title.owner != self._instance:
-            self.entries.set_owner(place, "")
-            self.make_available(place, now)
+            self.entries.set_owner(offset, "")
+            self.make_available(offset, now)
 
 
 class _Forgetful(RemoteEvents):

@@ -185,7 +185,7 @@ class Host(Instance):
         self.fold(core)
         entries = core.lifecycle.entries
         self.owned = {
-            entries.bookmark(place) for place in everything(core) if not entries.owner(place)
+            entries.bookmark(offset) for offset in everything(core) if not entries.owner(offset)
         }
 
     def make_queue(self) -> tuple[Queue, OwnershipTransfers]:
@@ -204,8 +204,8 @@ class Host(Instance):
 
     def fold(self, core: Queue) -> None:
         """Let happen again what the log has."""
-        for place in range(len(self.log.rows)):
-            self.apply(core, place, is_over=True)
+        for offset in range(len(self.log.rows)):
+            self.apply(core, offset, is_over=True)
 
     def was_recorded(self, mark: PublisherSequence) -> bool:
         client, sequence = mark
@@ -223,14 +223,14 @@ class Host(Instance):
     # The log.
 
     def applied(self, first_txid: int) -> None:
-        for place in range(first_txid - self.log.first_txid, len(self.log.rows)):
-            row = self.log.rows[place]
+        for offset in range(first_txid - self.log.first_txid, len(self.log.rows)):
+            row = self.log.rows[offset]
             if (
                 row[KIND] == JournalEntryKind.PUBLISH
                 and not self.log.names.origins[row[ORIGIN]].path
             ):
                 self.world.homes_of[row[CLIENT], row[SEQUENCE]].add(self.name)
-            self.apply(self.core, place, is_over=False)
+            self.apply(self.core, offset, is_over=False)
 
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
@@ -240,13 +240,13 @@ class Host(Instance):
         self.record()
         self.wake()
 
-    def apply(self, core: Queue, place: int, *, is_over: bool) -> None:
-        row = self.log.rows[place]
+    def apply(self, core: Queue, offset: int, *, is_over: bool) -> None:
+        row = self.log.rows[offset]
         if self.log.names.topics[row[TOPIC]] != ORDERS:
             return
         path = hops(self.log.names.origins[row[ORIGIN]].path)
         if row[KIND] == JournalEntryKind.QUEUE_EVENT:
-            event = decode(self.log.data[place])
+            event = decode(self.log.data[offset])
             if isinstance(event, Acked | Deferred | Expired | Sent):
                 self.ended.update(event.bookmarks)
             if not path:
@@ -289,14 +289,14 @@ class Host(Instance):
     def owns(self, mark: PublisherSequence) -> bool:
         if self.is_up:
             entries = self.core.lifecycle.entries
-            place = entries.find(mark)
-            return place is not None and entries.is_present(place) and not entries.owner(place)
+            offset = entries.find(mark)
+            return offset is not None and entries.is_present(offset) and not entries.owner(offset)
         return mark in self.owned
 
     def has_leased(self, mark: PublisherSequence) -> bool:
         entries = self.core.lifecycle.entries
-        place = entries.find(mark)
-        return place is not None and entries.state(place) == LEASED
+        offset = entries.find(mark)
+        return offset is not None and entries.state(offset) == LEASED
 
     # Turns.
 
@@ -307,9 +307,9 @@ class Host(Instance):
 
     def work(self) -> None:
         now = self.world.now
-        for place, lease in self.core.lifecycle.leases.by_place.items():
+        for offset, lease in self.core.lifecycle.leases.by_offset.items():
             if lease.expires_at is not None and lease.expires_at <= now:
-                self.world.reasons[self.core.lifecycle.entries.bookmark(place)] += 1
+                self.world.reasons[self.core.lifecycle.entries.bookmark(offset)] += 1
         deliveries = self.core.assign_messages(now)
         said = self.sharing.process_transfers(now)
         self.record()
@@ -366,8 +366,8 @@ class Host(Instance):
     def leave(self, worker: Worker) -> None:
         consumer = self.consumers.pop(worker)
         for seat in consumer.slots:
-            for place in seat.held_places:
-                self.world.reasons[self.core.lifecycle.entries.bookmark(place)] += 1
+            for offset in seat.held_offsets:
+                self.world.reasons[self.core.lifecycle.entries.bookmark(offset)] += 1
         self.core.detach(consumer, self.world.now)
         self.record()
         self.wake()

@@ -354,13 +354,13 @@ def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
     batch = pair.pull()
     assert batch is not None
     assert end.receiver.receive_batch(batch).new == 2
-    assert end.receiver.is_stalled
+    assert end.receiver.is_blocked
     end.log.durable = end.last_txid
     assert end.receiver.make_ack(end.last_txid, settled) == Ack(999)
     assert end.receiver.resume_batch().new == 0
     end.room = 9
     assert end.receiver.resume_batch().new == 2
-    assert not end.receiver.is_stalled
+    assert not end.receiver.is_blocked
     assert end.has() == [(7, number) for number in range(1, 5)]
 
 
@@ -514,7 +514,7 @@ def test_a_source_that_lies_is_refused(
 
 
 def test_a_source_that_was_not_heard_of_is_refused() -> None:
-    with pytest.raises(ReplicationProtocolError, match="out of turn"):
+    with pytest.raises(ReplicationProtocolError, match="unexpected batch"):
         End("B").receiver.receive_batch(ReplicationBatch(999, 1000, None))
     assert ReplicationSender(Log("A"), "A>B", ALL).state is SenderState.DISCONNECTED
     assert PositionRequest("A>B", 1000, 999) == ReplicationSender(Log("A"), "A>B", ALL).begin_link(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amperage.wire.frame_slices import (
+    FrameSlices,
     HeaderParts,
-    Places,
     framed,
     framed_by_key,
     framed_for,
@@ -23,7 +23,7 @@ HEADER = b'{"c":"p","t":"a"}'
 BODIES = st.lists(st.binary(max_size=30) | st.just(b"x" * 20))
 
 
-def places_of(bodies: Sequence[bytes]) -> Places:
+def slices_of(bodies: Sequence[bytes]) -> FrameSlices:
     stream = b"".join(frame(HEADER, body) for body in bodies)
     places, digits, keys, end = split_known(stream, 0, HeaderShapes([HEADER]), 1000)
     assert (len(digits), keys, end) == (0, 0, len(stream))
@@ -35,7 +35,7 @@ def test_places_are_like_a_list(
     bodies: list[bytes], part: slice, of_that: slice, number: int, made: bool
 ) -> None:
     """Whether objects have been made of them, or not."""
-    places = places_of(bodies)
+    places = slices_of(bodies)
     if made:
         assert list(places) == bodies
     some, expected = places[part], bodies[part]
@@ -57,7 +57,7 @@ def test_frames_have_heads_that_say_their_lengths(
 ) -> None:
     some = bodies[part]
     expected = [frame(b'%b,"l":%d%b' % (left, len(body), right), body) for body in some]
-    for given_as in (some, tuple(some), places_of(bodies)[part]):
+    for given_as in (some, tuple(some), slices_of(bodies)[part]):
         assert framed(given_as, left, right) == b"".join(expected)
 
 
@@ -66,7 +66,7 @@ def test_frames_for_one_subscription_each(
     bodies: list[bytes], data: st.DataObject, as_places: bool
 ) -> None:
     ids = [data.draw(st.none() | st.sampled_from(["1", "s-22", "\N{SNOWMAN}"])) for _ in bodies]
-    given_ = places_of(bodies) if as_places else bodies
+    given_ = slices_of(bodies) if as_places else bodies
     lefts = [data.draw(st.sampled_from([b'{"c":"p","t":"a"', b'{"c":"p"'])) for _ in bodies]
     keys = b',"bm":"1|2|"'
     frames = framed_for_each(ids, given_, lefts, keys)
@@ -113,7 +113,7 @@ def test_frames_with_headers_of_several_kinds(
         if key in kinds
     ]
     frames, count = framed_by_key(
-        places_of(bodies) if as_places else bodies, keys, parts, sow_keys if with_sow_keys else []
+        slices_of(bodies) if as_places else bodies, keys, parts, sow_keys if with_sow_keys else []
     )
     assert (frames, count, len(parts)) == (b"".join(expected), len(expected), len(kinds))
 

@@ -55,17 +55,17 @@ class ClientFactsCollector:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def collect_client(self, number: int, asked_at: float) -> ClientFacts | None:
+    async def collect_client(self, number: int, requested_at: float) -> ClientFacts | None:
         """Return the facts about a client.
 
         Args:
             number: that of its session.
-            asked_at: the time of the question, by `perf_counter`.
+            requested_at: the time of the request, by `perf_counter`.
 
         Returns:
             The facts; None if the client does not exist, or disconnects meanwhile.
         """
-        lag = perf_counter() - asked_at
+        lag = perf_counter() - requested_at
         session = self._engine.find_session(number)
         if session is None:
             return None
@@ -174,7 +174,7 @@ class ClientFactsCollector:
     def _is_filtered(self, session: Session, subscription: Subscription) -> bool:
         """Return whether a subscription has a filter, of its own or by entitlement."""
         limits = self._limit_facts(session, subscription)
-        return subscription.content_filter is not None or any(one.filter for one in limits)
+        return subscription.content_filter is not None or any(limit.filter for limit in limits)
 
     def _limit_facts(self, session: Session, subscription: Subscription) -> Iterator[LimitFacts]:
         """Yield the limits that permissions set for a subscription."""
@@ -213,7 +213,9 @@ class ClientFactsCollector:
     def _consumer_facts(self, consumer: Consumer) -> ConsumerFacts:
         queues = self._engine.topics.queues or ()
         leases = [oldest_lease(queue.core, consumer) for queue in queues]
-        oldest_lease_us = min((one for one in leases if one is not None), default=None)
+        oldest_lease_us = min(
+            (leased_at for leased_at in leases if leased_at is not None), default=None
+        )
         return ConsumerFacts(
             consumer.outstanding,
             consumer.max_backlog,

@@ -99,9 +99,9 @@ class DiagnosisPages:
         """
         facts = None
         if identity.isascii() and identity.isdigit():
-            asked_at = perf_counter()
+            requested_at = perf_counter()
             facts = await self._engine_calls.run_coroutine(
-                lambda: self._collector.collect_client(int(identity), asked_at)
+                lambda: self._collector.collect_client(int(identity), requested_at)
             )
         if facts is None:
             clients_path = "/".join(_CLIENTS)

@@ -26,7 +26,7 @@ def _scope(command: str, line: CompletionLine, condition: str | None) -> Iterato
     start = f"complete -c {command}"
     if condition is not None:
         start += f" -n {_quoted(condition)}"
-    if not any(one.value.kind is not WordKind.OTHER for one in line.arguments):
+    if not any(argument.value.kind is not WordKind.OTHER for argument in line.arguments):
         yield f"{start} -f"
     for argument in line.arguments:
         if argument.value.words:

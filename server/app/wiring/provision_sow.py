@@ -95,7 +95,9 @@ def recover_all_chains(
             if log is not None:
                 chains.file.synchronise()
                 until = max(log.last_txid, sow.table.store.last_sequence)
-                sow.table.store.set_chain_file_position(ChainFilePosition(until, chains.file.size))
+                sow.table.store.header.chain_file_position = ChainFilePosition(
+                    until, chains.file.size
+                )
         except (RecordStoreError, JournalUnreadableError, OSError) as error:
             text = f"SOW topic {sow.name}: chained ids not recovered: {_error_text(error)}"
             raise ProvisionError(sow.spec, text) from None
@@ -144,9 +146,9 @@ def store_logged_flags(engine: Engine) -> None:
     for sow in engine.sow_registry.topics:
         store = sow.table.store
         if not engine.sow_registry.is_journaled(sow):
-            store.set_unlogged_until(MAX_CHANGE_SEQUENCE)
-        elif store.unlogged_until == MAX_CHANGE_SEQUENCE:
-            store.set_unlogged_until(store.last_sequence)
+            store.header.unlogged_until = MAX_CHANGE_SEQUENCE
+        elif store.header.unlogged_until == MAX_CHANGE_SEQUENCE:
+            store.header.unlogged_until = store.last_sequence
 
 
 class OpenTopic(NamedTuple):
@@ -334,7 +336,7 @@ class _ChainFiles:
         self._file.close()
 
     def _record_stored(self, stored: ChainFilePosition) -> None:
-        self._store.set_chain_file_position(max(stored, self._store.chain_file_position))
+        self._store.header.chain_file_position = max(stored, self._store.header.chain_file_position)
 
 
 class _Outage:

@@ -153,7 +153,7 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
         aggregation=aggregation,
         began_with_query=terms.top_n is None,
     )
-    subscribe.place_at_once(session, header, subscription)
+    subscribe.add_subscription(session, header, subscription)
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     aggregate_subscription = _aggregate_subscription(session, subscription)

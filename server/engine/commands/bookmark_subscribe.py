@@ -71,7 +71,7 @@ def make_subscription(
     keys: tuple[str, ...] | None = None,
     page: PageTerms | None = None,
 ) -> Subscription:
-    """Return the subscription that a command with a bookmark requests, without placing it.
+    """Return the subscription that a command with a bookmark requests, without adding it.
 
     With a command that also queries, top_n and the `completed` ack belong to the query, and
     `persisted` acks are not sent (AMPS Command Reference, sow_and_subscribe command).
@@ -281,7 +281,7 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
     """
     sub_ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
     resumes = "resume" in options
-    pauses = "pause" in options and any(one in session.subscriptions for one in sub_ids)
+    pauses = "pause" in options and any(id_ in session.subscriptions for id_ in sub_ids)
     if session.engine.transaction_log is None or not (resumes or pauses):
         return False
     replays: list[Replay] = []

@@ -159,7 +159,7 @@ def acknowledge_messages(
                 session, queue, batches, ack_terms, redrives=action.redrives
             )
             refuse_duplicate_command(session, header)  # another instance may have sent it meanwhile
-            acks.acknowledge_places((), ack_terms)
+            acks.acknowledge_offsets((), ack_terms)
     except (JournalUnavailableError, JournalUnreadableError, UnmatchedError) as error:
         raise CommandRefusedError("not stored", str(error)) from None
     except TooCostlyError as error:
@@ -180,22 +180,22 @@ def _process_found(
     examined = matched = affected = 0
     for batch in batches:
         examined += batch.examined_count
-        matched += len(batch.places)
-        for places in _parts(batch.places, _REDRIVE_BATCH_SIZE if redrives else _BATCH_SIZE):
+        matched += len(batch.offsets)
+        for offsets in _parts(batch.offsets, _REDRIVE_BATCH_SIZE if redrives else _BATCH_SIZE):
             if redrives:
                 affected += queue.dead_letter_redrive.redrive(
-                    places, unrecorded_terms, session.publish_targets.may_publish
+                    offsets, unrecorded_terms, session.publish_targets.may_publish
                 )
-            elif places:
-                affected += acks.acknowledge_places(places, unrecorded_terms)
+            elif offsets:
+                affected += acks.acknowledge_offsets(offsets, unrecorded_terms)
             yield not acks.is_log_backlogged
     return QueueAckResult(examined, matched, affected)
 
 
-def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+def _parts(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     """Yield parts of a batch, at least one."""
-    for start in range(0, max(len(places), 1), size):
-        yield places[start : start + size]
+    for start in range(0, max(len(offsets), 1), size):
+        yield offsets[start : start + size]
 
 
 def _read_action(options: Mapping[str, str]) -> _AckAction:

@@ -80,7 +80,7 @@ def _query_and_subscribe(
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
     replaced = page_of(session, previous)
-    subscription = yield from subscribe.place_subscription(
+    subscription = yield from subscribe.add_subscription_in_steps(
         session,
         header,
         options,

@@ -31,7 +31,11 @@ from server.engine.commands.parsing.query_parameters import read_query_terms
 from server.engine.commands.parsing.topic_selection import read_topic, records_of, require_topic
 from server.engine.commands.query import QueryCommand, count_tested_records
 from server.engine.commands.queue_acks import queue_of
-from server.engine.commands.subscribe import make_sent_record_callback, place_at_once, read_sub_id
+from server.engine.commands.subscribe import (
+    add_subscription,
+    make_sent_record_callback,
+    read_sub_id,
+)
 from server.engine.queries.page_query import PageQuery
 from server.engine.replays.historical_pages import HistoricalPage
 from server.engine.replays.replay import Replay
@@ -103,7 +107,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         selector = single_topic(session, selector)
     check_replacement(selector, page, None, session.subscriptions.get(sub_id))
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys, page)
-    place_at_once(session, header, subscription)
+    add_subscription(session, header, subscription)
 
     def on_resolved(position: BookmarkResolution) -> None:
         if session.subscriptions.get(sub_id) is not subscription:

@@ -84,7 +84,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
 def execute_in_order(
     session: Session, execute: Callable[[list[bytes]], CommandSteps]
 ) -> CommandSteps:
-    """Execute a command that places a subscription, then send the frames deferred meanwhile.
+    """Execute a command that adds a subscription, then send the frames deferred meanwhile.
 
     Args:
         session: the connection that sent the command.
@@ -116,7 +116,7 @@ def _subscribe(session: Session, header: Header, deferred_frames: list[bytes]) -
         return
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
-    subscription = yield from place_subscription(session, header, options, deferred_frames)
+    subscription = yield from add_subscription_in_steps(session, header, options, deferred_frames)
     if subscription.replay is not None:
         begin_replay(session, header, options, subscription)
         return
@@ -158,7 +158,7 @@ def _consumer(
     return Consumer(session.client_name, session.number, requested, is_paused=is_paused)
 
 
-def place_subscription(
+def add_subscription_in_steps(
     session: Session,
     header: Header,
     options: Mapping[str, str],
@@ -168,7 +168,7 @@ def place_subscription(
     page: PageTerms | None = None,
     began_with_query: bool = False,
 ) -> Generator[bool, None, Subscription]:
-    """Place or replace the subscription of a command, in steps, and return it.
+    """Add or replace the subscription of a command, in steps, and return it.
 
     Args:
         session: the connection that sent the command.
@@ -191,12 +191,12 @@ def place_subscription(
     if previous is not None and previous.conflater is not None:
         while previous.conflater.release_oldest(_RELEASE_BATCH_SIZE):
             yield True
-    place_at_once(session, header, subscription)
+    add_subscription(session, header, subscription)
     return subscription
 
 
-def place_at_once(session: Session, header: Header, subscription: Subscription) -> None:
-    """Place a subscription, or replace one by it, and announce it.
+def add_subscription(session: Session, header: Header, subscription: Subscription) -> None:
+    """Add a subscription, or replace one by it, and announce it.
 
     Pending conflated messages of the replaced subscription are sent first: its client must not
     miss any.
@@ -245,7 +245,7 @@ def try_fast_path(session: Session, header: Header) -> bool:
 
 
 def _announce(session: Session, header: Header, subscription: Subscription) -> None:
-    """Write a placed subscription to the log, and publish it as a client status message."""
+    """Write a new subscription to the log, and publish it as a client status message."""
     engine = session.engine
     if engine.log.enabled("14-0001"):
         engine.log.emit(
@@ -284,7 +284,7 @@ def prepare(
     began_with_query: bool = False,
     sink: MessageSink | None = None,
 ) -> Subscription:
-    """Return the subscription that a command requests, without placing it.
+    """Return the subscription that a command requests, without adding it.
 
     Args:
         session: the session that owns the subscription.

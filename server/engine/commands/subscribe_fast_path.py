@@ -81,7 +81,7 @@ class SubscribeFastPath:
         self._topics_generation = self._session.engine.topics.generation
 
     def try_subscribe(self, header: Header) -> Subscription | None:
-        """Place the subscription that a command requests, if it is like the last one.
+        """Add the subscription that a command requests, if it is like the last one.
 
         The ack `received` is sent; all further acks and notices are left to the caller.
 

@@ -151,7 +151,9 @@ class ReplayLogReader:
         if self._unsent_entries:
             return True
         position = self._cursor.position
-        unreported = [one for one in list(self._replays) if one.on_position_reached(position)]
+        unreported = [
+            replay for replay in list(self._replays) if replay.on_position_reached(position)
+        ]
         self._is_position_reported = not unreported
         if not self._is_position_reported or not self._cursor.is_caught_up:
             return True

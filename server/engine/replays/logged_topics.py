@@ -198,7 +198,12 @@ class ReplayTopics:
                         lane.writer.write_batch(frames, count)
                 except Exception as error:  # any error: the other connections go on
                     end_failed_subscriptions(
-                        [one for one in self._subscriptions if one.outbox is outbox], error
+                        [
+                            subscription
+                            for subscription in self._subscriptions
+                            if subscription.outbox is outbox
+                        ],
+                        error,
                     )
             return
         for batch in raw_range.batches():

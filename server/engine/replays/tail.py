@@ -110,7 +110,7 @@ class ReplayTail:
 
     def step(self) -> bool:
         """See `EngineTask.step`."""
-        for replay in [one for one in self._replays if one.session.is_behind()]:
+        for replay in [replay for replay in self._replays if replay.session.is_behind()]:
             replay.on_fell_behind()
         if self._replays:
             try:

@@ -108,8 +108,8 @@ class SyslogTarget(LogTarget):
                 text = text[:MAX_TEXT] + _CUT
             if "LOG_PERROR" in self._options:
                 print(text.decode("utf-8", "replace"), file=sys.stderr)
-            moment = time.localtime(line.nanoseconds // 1_000_000_000)
-            stamp = time.strftime("%b %e %H:%M:%S ", moment).encode()
+            local_time = time.localtime(line.nanoseconds // 1_000_000_000)
+            stamp = time.strftime("%b %e %H:%M:%S ", local_time).encode()
             priority = self.facility | SEVERITIES[line.level]
             try:
                 self._send(b"<%d>%s%s%s" % (priority, stamp, self._tag, text))

@@ -5,7 +5,7 @@ journal; the core identifies messages by their txids and bookmarks, and reads bo
 the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970, as in
 the journal.
 
-Terms. A message that enters a queue gets a *place*, its number in the queue. A *bookmark* is a
+Terms. A message that enters a queue gets a *offset*, its number in the queue. A *bookmark* is a
 `PublisherSequence` here: two numbers. A *consumer* is a subscription, with one backlog over all
 queues that it matches; its *slot* is its state in one queue. A *lease* assigns messages to a
 consumer until a deadline. A *source* supplies consumers that have the same filter, a *scan* finds
@@ -37,8 +37,8 @@ between other work. When `FilterMatcher` raises `UnmatchedError`, nothing is los
 `queue.is_unreadable`: retry later.
 
 Acknowledgements. `parse_bookmarks` reads a list of bookmarks, `queue.acknowledge(bookmarks, now,
-client, outcome, delay)` applies it. For acknowledgements by key or filter, find the places
-(`inspection`) and call `acknowledge_places`. `extend_leases` prolongs leases. The result lists
+client, outcome, delay)` applies it. For acknowledgements by key or filter, find the offsets
+(`inspection`) and call `acknowledge_offsets`. `extend_leases` prolongs leases. The result lists
 refusals with their reasons.
 
 The journal. After every call that may change state, record the events of `queue.drain_events()`, in

@@ -89,7 +89,7 @@ class AckProcessor:
         self._enqueue_received()
         result = AckResult()
         entries = self._lifecycle.entries
-        places: list[int] = []
+        offsets: list[int] = []
         if not self._settings.keyed and (outcome is AckOutcome.DONE or self._settings.at_most_once):
             holder = client if self._settings.strict else None
             acknowledged, bookmarks = acknowledge_leased(self._lifecycle, bookmarks, holder, now)
@@ -97,9 +97,9 @@ class AckProcessor:
             if acknowledged and not self._settings.at_most_once:
                 self._lifecycle.events.append(Acked(now, acknowledged))
         for bookmark in bookmarks:
-            place = entries.find(bookmark)
-            if place is not None and entries.state(place) != GONE:
-                places.append(place)
+            offset = entries.find(bookmark)
+            if offset is not None and entries.state(offset) != GONE:
+                offsets.append(offset)
             elif outcome is AckOutcome.DONE and self._may_arrive(bookmark):
                 result.deferred_bookmarks.append(bookmark)
             else:
@@ -109,14 +109,14 @@ class AckProcessor:
         if result.deferred_bookmarks:
             self._lifecycle.early_acks.add(result.deferred_bookmarks, now)
             self._lifecycle.events.append(Deferred(now, result.deferred_bookmarks))
-        if places:
-            self._acknowledge(places, now, client, outcome, delay, result)
+        if offsets:
+            self._acknowledge(offsets, now, client, outcome, delay, result)
         self._lifecycle.flush(now)
         return result
 
-    def acknowledge_places(
+    def acknowledge_offsets(
         self,
-        places: Iterable[int],
+        offsets: Iterable[int],
         now: int,
         client: Hashable = None,
         outcome: AckOutcome = AckOutcome.DONE,
@@ -128,21 +128,21 @@ class AckProcessor:
         """
         result = AckResult()
         entries = self._lifecycle.entries
-        present = [place for place in places if entries.state(place) not in (GONE, SENT)]
+        present = [offset for offset in offsets if entries.state(offset) not in (GONE, SENT)]
         self._acknowledge(present, now, client, outcome, delay, result)
         self._lifecycle.flush(now)
         return result
 
-    def refusal_reason(self, place: int, client: Hashable) -> str | None:
+    def refusal_reason(self, offset: int, client: Hashable) -> str | None:
         """Return why a client cannot acknowledge a message of the queue; None if it can."""
-        state = self._lifecycle.entries.state(place)
+        state = self._lifecycle.entries.state(offset)
         if state in (GONE, SENT):
             return HAS_LEFT
-        return self._refusal_reason(place, state, client, AckOutcome.DONE)
+        return self._refusal_reason(offset, state, client, AckOutcome.DONE)
 
     def _acknowledge(
         self,
-        places: Iterable[int],
+        offsets: Iterable[int],
         now: int,
         client: Hashable,
         outcome: AckOutcome,
@@ -155,23 +155,23 @@ class AckProcessor:
             outcome = AckOutcome.DONE
         acknowledged: list[PublisherSequence] = []
         cancelled: list[tuple[PublisherSequence, int, int]] = []
-        for place in dict.fromkeys(places):
-            state, bookmark = entries.state(place), entries.bookmark(place)
+        for offset in dict.fromkeys(offsets):
+            state, bookmark = entries.state(offset), entries.bookmark(offset)
             if state == GONE:  # it expired when the one before it left
                 continue
-            reason = self._refusal_reason(place, state, client, outcome)
+            reason = self._refusal_reason(offset, state, client, outcome)
             if reason is not None:
                 result.refusals.append((bookmark, reason))
                 continue
             result.affected_count += 1
             if outcome is AckOutcome.EXPIRE:
-                self._expire(place)
+                self._expire(offset)
             elif outcome is AckOutcome.CANCEL:
-                cancels, retry_at, is_kept = self._cancel(place, now, delay)
+                cancels, retry_at, is_kept = self._cancel(offset, now, delay)
                 if is_kept:
                     cancelled.append((bookmark, cancels, retry_at))
             else:
-                self._remove_acknowledged(place)
+                self._remove_acknowledged(offset)
                 if state != SENT:
                     acknowledged.append(bookmark)
         if acknowledged:
@@ -184,35 +184,35 @@ class AckProcessor:
             lifecycle.events.append(Cancelled(now, bookmarks, counts, retry_times))
 
     def _refusal_reason(
-        self, place: int, state: int, client: Hashable, outcome: AckOutcome
+        self, offset: int, state: int, client: Hashable, outcome: AckOutcome
     ) -> str | None:
         """Return why an acknowledgement has no effect on a message; None if it has one."""
         if state == BARRIER:
             return IS_BARRIER
         if self._settings.strict and state == LEASED and client is not None:
-            lease = self._lifecycle.leases.by_place[place]
+            lease = self._lifecycle.leases.by_offset[offset]
             if lease.slot.consumer.client != client:
                 return LEASED_ELSEWHERE
         if outcome is AckOutcome.CANCEL and state != LEASED:
             return NOT_LEASED
         return None
 
-    def _remove_acknowledged(self, place: int) -> None:
+    def _remove_acknowledged(self, offset: int) -> None:
         """Remove an acknowledged message."""
-        self._lifecycle.end_lease(place)
-        self._lifecycle.remove(place)
+        self._lifecycle.end_lease(offset)
+        self._lifecycle.remove(offset)
         self._lifecycle.counters.acknowledged += 1
 
-    def _expire(self, place: int) -> None:
+    def _expire(self, offset: int) -> None:
         """Expire a message at the request of a client."""
-        lease = self._lifecycle.end_lease(place)
+        lease = self._lifecycle.end_lease(offset)
         if lease is not None:
-            attempts = self._lifecycle.get_or_create_attempts(place)
+            attempts = self._lifecycle.get_or_create_attempts(offset)
             attempts.deliveries += 1
             attempts.last_consumer = lease.slot.consumer.name
-        self._lifecycle.expire(place, (FORCED_EXPIRE,))
+        self._lifecycle.expire(offset, (FORCED_EXPIRE,))
 
-    def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
+    def _cancel(self, offset: int, now: int, delay: int | None) -> tuple[int, int, bool]:
         """Return a leased message to the queue.
 
         Returns:
@@ -220,11 +220,11 @@ class AckProcessor:
             it is still in the queue.
         """
         lifecycle = self._lifecycle
-        lease = lifecycle.leases.by_place[place]
-        lifecycle.end_lease(place)
-        cancels = lifecycle.get_or_create_attempts(place).cancels + 1
+        lease = lifecycle.leases.by_offset[offset]
+        lifecycle.end_lease(offset)
+        cancels = lifecycle.get_or_create_attempts(offset).cancels + 1
         retry_at = now + (self._settings.retry_after(cancels) if delay is None else delay)
-        return cancels, retry_at, lifecycle.return_message(place, lease, now, retry_at)
+        return cancels, retry_at, lifecycle.return_message(offset, lease, now, retry_at)
 
     def extend_leases(
         self, bookmarks: Iterable[PublisherSequence], until: int, now: int, client: Hashable = None
@@ -241,15 +241,15 @@ class AckProcessor:
         lifecycle = self._lifecycle
         extended: dict[ConsumerSlot, list[int]] = {}
         for bookmark in bookmarks:
-            place = lifecycle.entries.find(bookmark)
-            lease = None if place is None else lifecycle.leases.by_place.get(place)
-            if place is None or lease is None or lease.expires_at is None:
+            offset = lifecycle.entries.find(bookmark)
+            lease = None if offset is None else lifecycle.leases.by_offset.get(offset)
+            if offset is None or lease is None or lease.expires_at is None:
                 result.refusals.append((bookmark, NOT_LEASED))
             elif client is not None and lease.slot.consumer.client != client:
                 result.refusals.append((bookmark, LEASED_ELSEWHERE))
             else:
-                extended.setdefault(lease.slot, []).append(place)
-        for slot, places in extended.items():
-            lifecycle.leases.renew(slot, now, until, places)
-            result.affected_count += len(places)
+                extended.setdefault(lease.slot, []).append(offset)
+        for slot, offsets in extended.items():
+            lifecycle.leases.renew(slot, now, until, offsets)
+            result.affected_count += len(offsets)
         return result

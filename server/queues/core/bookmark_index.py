@@ -1,7 +1,7 @@
-"""Index of bookmarks: sequence numbers to places, per publisher.
+"""Index of bookmarks: sequence numbers to offsets, per publisher.
 
 Theory of operation. The log appends a publisher's messages in the order of its sequence numbers,
-and a queue appends them in log order. So two ascending arrays per publisher, sequences and places,
+and a queue appends them in log order. So two ascending arrays per publisher, sequences and offsets,
 are an index that stays sorted by appending. Most publishers number their messages without gaps, so
 the first guess is the position that the number would have then, counted from the end; a binary
 search finds the others. A number that is not ascending goes into a separate dictionary.
@@ -22,7 +22,7 @@ from typing import Final
 from server.queues.core.events import PublisherSequence
 
 NOWHERE: Final = -1
-"""The place of no message."""
+"""The offset of no message."""
 
 _MIN_COMPACTED: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
@@ -45,9 +45,9 @@ class PublisherIndex:
     """
 
     __slots__ = (
-        "_places",
+        "_offsets",
         "_sequences",
-        "_unordered_places",
+        "_unordered_offsets",
         "client_hash",
         "last_sequence",
         "max_removed",
@@ -60,112 +60,112 @@ class PublisherIndex:
         self.number = number
         self.last_sequence = -1
         self._sequences = array("Q")
-        self._places = array("Q")
-        self._unordered_places: dict[int, int] = {}
+        self._offsets = array("Q")
+        self._unordered_offsets: dict[int, int] = {}
         self.removed_count = 0
         self.max_removed = _MIN_COMPACTED
 
     @property
     def is_idle(self) -> bool:
         """True if none of its entries is in the queue."""
-        return self.removed_count >= len(self._sequences) + len(self._unordered_places)
+        return self.removed_count >= len(self._sequences) + len(self._unordered_offsets)
 
-    def extend(self, sequences: Sequence[int], first_place: int) -> None:
-        """Append entries at consecutive places."""
+    def extend(self, sequences: Sequence[int], first_offset: int) -> None:
+        """Append entries at consecutive offsets."""
         if (
             len(sequences) == 1
             or sequences[0] <= self.last_sequence
             or not _is_ascending(sequences)
         ):
-            self._append_each(sequences, first_place)
+            self._append_each(sequences, first_offset)
             return
         self._sequences.extend(sequences)
-        self._places.extend(range(first_place, first_place + len(sequences)))
+        self._offsets.extend(range(first_offset, first_offset + len(sequences)))
         self.last_sequence = sequences[-1]
 
-    def _append_each(self, sequences: Sequence[int], first_place: int) -> None:
-        for place, sequence in enumerate(sequences, first_place):
+    def _append_each(self, sequences: Sequence[int], first_offset: int) -> None:
+        for offset, sequence in enumerate(sequences, first_offset):
             if sequence > self.last_sequence:
                 self._sequences.append(sequence)
-                self._places.append(place)
+                self._offsets.append(offset)
                 self.last_sequence = sequence
             else:
-                self._unordered_places[sequence] = place
+                self._unordered_offsets[sequence] = offset
 
     def find(self, sequence: int) -> int | None:
-        """Return the place of a message, which may have left the queue; None if there is none."""
+        """Return the offset of a message, which may have left the queue; None if there is none."""
         sequences = self._sequences
         if sequences:
             guess = len(sequences) - 1 - (self.last_sequence - sequence)
             if 0 <= guess < len(sequences) and sequences[guess] == sequence:
-                return self._places[guess]
+                return self._offsets[guess]
             if sequence <= _MAX_UINT64:
                 index = bisect_left(sequences, sequence)
                 if index < len(sequences) and sequences[index] == sequence:
-                    return self._places[index]
-        return self._unordered_places.get(sequence) if self._unordered_places else None
+                    return self._offsets[index]
+        return self._unordered_offsets.get(sequence) if self._unordered_offsets else None
 
     def find_all(self, sequences: list[int]) -> Sequence[int]:
-        """Return the places of several messages, NOWHERE for missing ones.
+        """Return the offsets of several messages, NOWHERE for missing ones.
 
         They are a range if they are consecutive.
         """
-        own, places = self._sequences, self._places
+        own, offsets = self._sequences, self._offsets
         # index of a number minus the number, without gaps
-        index_offset = len(own) - 1 - self.last_sequence
+        index_shift = len(own) - 1 - self.last_sequence
         first, last = min(sequences), max(sequences)
         if (
-            first + index_offset < 0
+            first + index_shift < 0
             or last > self.last_sequence
-            or own[first + index_offset] != first
-            or own[last + index_offset]
+            or own[first + index_shift] != first
+            or own[last + index_shift]
             != last  # otherwise there is no gap between, as numbers ascend
         ):
             return self._find_with_gaps(sequences)
-        place_offset = places[first + index_offset] - first
-        if places[last + index_offset] != last + place_offset:
-            return [places[sequence + index_offset] for sequence in sequences]
+        offset_shift = offsets[first + index_shift] - first
+        if offsets[last + index_shift] != last + offset_shift:
+            return [offsets[sequence + index_shift] for sequence in sequences]
         consecutive = range(first, last + 1)
         if len(sequences) == len(consecutive) and sequences == list(consecutive):
-            return range(first + place_offset, last + 1 + place_offset)
-        return [sequence + place_offset for sequence in sequences]
+            return range(first + offset_shift, last + 1 + offset_shift)
+        return [sequence + offset_shift for sequence in sequences]
 
     def _find_with_gaps(self, sequences: list[int]) -> Sequence[int]:
-        """Return the places of several messages, of a publisher to several queues; see `find_all`.
+        """Return the offsets of several messages, of a publisher to several queues; see `find_all`.
 
         Nearly always they follow one another in this queue.
         """
         start = bisect_left(self._sequences, min(sequences[0], _MAX_UINT64))
         end = start + len(sequences)
         if self._sequences[start:end].tolist() == sequences:
-            places = self._places[start:end]
-            first, last = places[0], places[-1]
-            return range(first, last + 1) if last - first == end - start - 1 else places.tolist()
-        places_found = map(self.find, sequences)
-        return [NOWHERE if place is None else place for place in places_found]
+            offsets = self._offsets[start:end]
+            first, last = offsets[0], offsets[-1]
+            return range(first, last + 1) if last - first == end - start - 1 else offsets.tolist()
+        offsets_found = map(self.find, sequences)
+        return [NOWHERE if offset is None else offset for offset in offsets_found]
 
     def compact(self, is_present: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.
 
         Args:
-            is_present: returns whether the message at a place has not left.
-            oldest: all messages at places before it have left; these are the majority.
+            is_present: returns whether the message at an offset has not left.
+            oldest: all messages at offsets before it have left; these are the majority.
         """
-        removed_prefix = bisect_left(self._places, oldest)
-        del self._sequences[:removed_prefix], self._places[:removed_prefix]
+        removed_prefix = bisect_left(self._offsets, oldest)
+        del self._sequences[:removed_prefix], self._offsets[:removed_prefix]
         self.removed_count -= removed_prefix
-        size = len(self._sequences) + len(self._unordered_places)
+        size = len(self._sequences) + len(self._unordered_offsets)
         if 2 * self.removed_count > size:
-            kept = [index for index, place in enumerate(self._places) if is_present(place)]
+            kept = [index for index, offset in enumerate(self._offsets) if is_present(offset)]
             self._sequences = array("Q", map(self._sequences.__getitem__, kept))
-            self._places = array("Q", map(self._places.__getitem__, kept))
-            self._unordered_places = {
-                sequence: place
-                for sequence, place in self._unordered_places.items()
-                if is_present(place)
+            self._offsets = array("Q", map(self._offsets.__getitem__, kept))
+            self._unordered_offsets = {
+                sequence: offset
+                for sequence, offset in self._unordered_offsets.items()
+                if is_present(offset)
             }
             self.removed_count = 0
-            size = len(kept) + len(self._unordered_places)
+            size = len(kept) + len(self._unordered_offsets)
         self.max_removed = max(size // 2, _MIN_COMPACTED)
 
 

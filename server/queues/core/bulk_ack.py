@@ -65,15 +65,15 @@ def _of_one_publisher(
         others += duplicate_bookmarks(bookmarks)
         bookmarks = list(dict.fromkeys(bookmarks))
         sequences = list(map(_SEQUENCE, bookmarks))
-    places = publisher.find_all(sequences)
-    leases = lifecycle.leases.find_leases(places)
+    offsets = publisher.find_all(sequences)
+    leases = lifecycle.leases.find_leases(offsets)
     start = 0
     for slot, count in _by_slot(leases):
         stop = start + count
         if slot is None or (holder is not None and slot.consumer.client != holder):
             others += bookmarks[start:stop]
         else:
-            _remove_leased(lifecycle, slot, publisher, places[start:stop], now)
+            _remove_leased(lifecycle, slot, publisher, offsets[start:stop], now)
             acknowledged += bookmarks[start:stop]
         start = stop
     return others
@@ -83,19 +83,19 @@ def _remove_leased(
     lifecycle: MessageLifecycle,
     slot: ConsumerSlot,
     publisher: PublisherIndex,
-    places: Sequence[int],
+    offsets: Sequence[int],
     now: int,
 ) -> None:
     """Remove messages of one publisher that one consumer has."""
-    count = len(places)
+    count = len(offsets)
     state = SENT if lifecycle.settings.at_most_once else LEASED
-    lifecycle.leases.end_acknowledged(places, now)
-    lifecycle.entries.remove_batch(places, publisher, state)
-    slot.held_places.difference_update(places)
+    lifecycle.leases.end_acknowledged(offsets, now)
+    lifecycle.entries.remove_batch(offsets, publisher, state)
+    slot.held_offsets.difference_update(offsets)
     slot.consumer.outstanding -= count
     lifecycle.freed_consumers.add(slot.consumer)
     lifecycle.counters.acknowledged += count
-    lifecycle.forget_attempts(places)
+    lifecycle.forget_attempts(offsets)
 
 
 def _by_publisher(bookmarks: Sequence[PublisherSequence]) -> Iterator[Sequence[PublisherSequence]]:

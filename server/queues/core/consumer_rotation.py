@@ -86,32 +86,32 @@ class ConsumerRotation:
         return None
 
     def assign_messages(
-        self, places: range, delivery_number: int
+        self, offsets: range, delivery_number: int
     ) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign adjacent messages to consumers, as far as these have room.
 
         Consumers' backlogs are charged message by message.
 
         Args:
-            places: the places of the messages.
+            offsets: the offsets of the messages.
             delivery_number: how many messages the queue has delivered before them.
 
         Returns:
-            The consumers' slots with the places of their messages.
+            The consumers' slots with the offsets of their messages.
         """
         if self._key is _fast or len(self._heap) == 1:
-            return self._fill(places, delivery_number)
-        return self._assign_each(places, delivery_number)
+            return self._fill(offsets, delivery_number)
+        return self._assign_each(offsets, delivery_number)
 
     def _fill(
-        self, places: range, delivery_number: int
+        self, offsets: range, delivery_number: int
     ) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Fill one consumer after the other, as far as each has room."""
         shares: list[tuple[ConsumerSlot, Sequence[int]]] = []
-        while places and (entry := self.next_entry()) is not None:
+        while offsets and (entry := self.next_entry()) is not None:
             slot = entry[2]
-            share = places[: slot.free_backlog]
-            places = places[len(share) :]
+            share = offsets[: slot.free_backlog]
+            offsets = offsets[len(share) :]
             delivery_number += len(share)
             slot.consumer.outstanding += len(share)
             slot.last_delivery_number = delivery_number
@@ -120,13 +120,13 @@ class ConsumerRotation:
         return shares
 
     def _assign_each(
-        self, places: range, delivery_number: int
+        self, offsets: range, delivery_number: int
     ) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign message by message."""
         shares: dict[ConsumerSlot, list[int]] = {}
         heap = self._heap
         is_proportional = self._key is _proportional
-        for place in places:
+        for offset in offsets:
             while heap and heap[0][2].rotation_entry is not heap[0]:  # as in `next_entry`
                 heappop(heap)
             if not heap:
@@ -137,9 +137,9 @@ class ConsumerRotation:
             delivery_number += 1
             slot.last_delivery_number = delivery_number
             if slot in shares:
-                shares[slot].append(place)
+                shares[slot].append(offset)
             else:
-                shares[slot] = [place]
+                shares[slot] = [offset]
             if outstanding < consumer.effective_backlog:
                 key = outstanding / consumer.max_backlog if is_proportional else delivery_number
                 slot.rotation_entry = (key, slot.serial, slot)

@@ -103,9 +103,9 @@ class ConsumerSlot:
             None without room.
         content_filter: the filter of its messages, None for all messages.
         is_active: whether it gets messages; if not, it only holds some.
-        held_places: the places of messages that it has not acknowledged.
-        places_to_return: places still to return to the queue before it is detached, if that is done
-            in batches.
+        held_offsets: the offsets of messages that it has not acknowledged.
+        offsets_to_return: offsets still to return to the queue before it is detached, if
+            that is done in batches.
         last_delivery_number: the number of messages that the queue had delivered when it got its
             last one.
         delivered_count: number of messages delivered to it.
@@ -115,12 +115,12 @@ class ConsumerSlot:
         "consumer",
         "content_filter",
         "delivered_count",
-        "held_places",
+        "held_offsets",
         "is_active",
         "last_delivery_number",
         "max_backlog",
+        "offsets_to_return",
         "on_room_change",
-        "places_to_return",
         "rotation_entry",
         "serial",
     )
@@ -139,8 +139,8 @@ class ConsumerSlot:
         self.rotation_entry: RotationEntry | None = None
         self.content_filter: Hashable | None = None
         self.is_active = False
-        self.held_places: set[int] = set()
-        self.places_to_return: list[int] = []
+        self.held_offsets: set[int] = set()
+        self.offsets_to_return: list[int] = []
         self.last_delivery_number = 0
         self.delivered_count = 0
 

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from server.queues.core.consumer_rotation import MODELS, ConsumerRotation
 from server.queues.core.consumers import Consumer, ConsumerSlot, RotationEntry
 from server.queues.core.message_state import MessageLifecycle
-from server.queues.core.order import LAST, PLACE, START
+from server.queues.core.order import LAST, OFFSET, START
 from server.queues.core.settings import QueueSettings
 from server.queues.core.sources import FilterMatcher, FilterScan, FilterSource, UnmatchedError
 from server.queues.core.states import AVAILABLE, LEASED, SENT
@@ -38,12 +38,12 @@ class DispatchBatch(NamedTuple):
 
     Attributes:
         slot: the consumer's slot.
-        places: their places, in the order of delivery.
+        offsets: their offsets, in the order of delivery.
         txids: their txids.
     """
 
     slot: ConsumerSlot
-    places: Sequence[int]
+    offsets: Sequence[int]
     txids: Sequence[int]
 
 
@@ -166,7 +166,7 @@ class Dispatch:
             self._schedule_source(source)
             if slot.free_backlog > 0:
                 self._on_room()
-        elif not slot.held_places and slot.consumer in self.slots:
+        elif not slot.held_offsets and slot.consumer in self.slots:
             self.remove_slot(slot)  # it was retired, and holds nothing any more
 
     def _schedule_source(self, source: FilterSource) -> None:
@@ -178,9 +178,9 @@ class Dispatch:
 
     # messages
 
-    def on_message_available(self, place: int) -> None:
+    def on_message_available(self, offset: int) -> None:
         """Find consumers for an available message that scans may have passed."""
-        rank = self.lifecycle.order.rank(place)
+        rank = self.lifecycle.order.rank(offset)
         for scan in self.scans:
             if rank > scan.position:
                 continue
@@ -195,8 +195,8 @@ class Dispatch:
         if source.matched_ranks[0] == rank:
             heappush(self._source_heap, (rank, source.serial, source))
 
-    def _is_available(self, place: int) -> bool:
-        return self.lifecycle.entries.state(place) == AVAILABLE
+    def _is_available(self, offset: int) -> bool:
+        return self.lifecycle.entries.state(offset) == AVAILABLE
 
     @property
     def last_deliverable_rank(self) -> int:
@@ -253,7 +253,7 @@ class Dispatch:
         """True if any consumer gets messages here."""
         return bool(self._sources)
 
-    def find_matching_consumers(self, place: int) -> list[Consumer] | None:
+    def find_matching_consumers(self, offset: int) -> list[Consumer] | None:
         """Return the consumers with a filter that a message matches, regardless of their room.
 
         Returns:
@@ -262,7 +262,7 @@ class Dispatch:
         if not self._sources:
             return None
         matched: set[Hashable | None] = {None}
-        txid = self.lifecycle.entries.txid(place)
+        txid = self.lifecycle.entries.txid(offset)
         try:
             for scan in self.scans:
                 if scan.matcher is not None:
@@ -326,7 +326,7 @@ class Dispatch:
             return True
         txid = self.lifecycle.entries.txid
         try:
-            matches = scan.matcher.match([txid(rank & PLACE) for rank in ranks])
+            matches = scan.matcher.match([txid(rank & OFFSET) for rank in ranks])
         except UnmatchedError:
             for rank in ranks:
                 scan.schedule_rematch(rank)
@@ -351,7 +351,7 @@ class Dispatch:
         batches = self._assign_matched(capacity)
         self.has_unserved_consumers |= bool(batches) and not self._has_fast_path
         if self._has_fast_path:
-            capacity -= sum(len(batch.places) for batch in batches)
+            capacity -= sum(len(batch.offsets) for batch in batches)
             batches += self._assign_ranges(capacity)
         for batch in batches:
             if len(batch.slot.consumer.slots) > 1:
@@ -382,9 +382,9 @@ class Dispatch:
                 scan.position = last_deliverable_rank
                 break
             assigned_count = 0
-            for slot, places in rotation.assign_messages(available_range, self._delivery_number):
-                assigned_count += len(places)
-                batches.append(DispatchBatch(slot, places, entries.txids(places)))
+            for slot, offsets in rotation.assign_messages(available_range, self._delivery_number):
+                assigned_count += len(offsets)
+                batches.append(DispatchBatch(slot, offsets, entries.txids(offsets)))
             entries.set_states(available_range[:assigned_count], AVAILABLE, state)
             scan.position = available_range[assigned_count - 1]
             capacity -= assigned_count
@@ -408,15 +408,15 @@ class Dispatch:
             capacity -= 1
             slot.last_delivery_number = self._delivery_number
             slot.consumer.outstanding += 1
-            served.setdefault(slot, []).append(rank & PLACE)
-            lifecycle.order.discard(rank & PLACE)
-            lifecycle.entries.set_state(rank & PLACE, state)
+            served.setdefault(slot, []).append(rank & OFFSET)
+            lifecycle.order.discard(rank & OFFSET)
+            lifecycle.entries.set_state(rank & OFFSET, state)
             selected_source.rotation.update_entry(slot)
             for _, competitor in competitors:
                 heappop(competitor.matched_ranks)
                 self._schedule_source(competitor)
         txids = lifecycle.entries.txids
-        return [DispatchBatch(slot, places, txids(places)) for slot, places in served.items()]
+        return [DispatchBatch(slot, offsets, txids(offsets)) for slot, offsets in served.items()]
 
     def _must_scan_unfiltered(self, rank: int) -> bool:
         """Return whether consumers without a filter have room, and their scan is not at `rank` yet.

@@ -65,10 +65,10 @@ class EarlyAcks:
         """Arrival time of the oldest acknowledgement, None if there is none."""
         return next(iter(self._acks.values()), None)
 
-    def drop_before(self, moment: int) -> None:
+    def drop_before(self, time_us: int) -> None:
         """Drop the acknowledgements that arrived before a point in time."""
         self.change_count += 1
         while self._acks:
-            if next(iter(self._acks.values())) >= moment:
+            if next(iter(self._acks.values())) >= time_us:
                 return
             self._acks.popitem(last=False)

@@ -141,7 +141,7 @@ def shifted(event: QueueEvent, microseconds: int) -> QueueEvent:
         return event
     at = event.at + microseconds
     if isinstance(event, Cancelled):
-        retry_at = [moment + microseconds for moment in event.retry_at]
+        retry_at = [time + microseconds for time in event.retry_at]
         return msgspec.structs.replace(event, at=at, retry_at=retry_at)
     return msgspec.structs.replace(event, at=at)
 

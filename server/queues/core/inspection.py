@@ -70,28 +70,28 @@ class QueueContents(NamedTuple):
 
     Attributes:
         txids: their txids.
-        places: their places.
+        offsets: their offsets.
         states: their states.
     """
 
     txids: NDArray[np.uint64]
-    places: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     states: NDArray[np.uint8]
 
 
 def contents(queue: Queue) -> QueueContents:
     """Return all messages in the queue, leased, delayed and foreign ones included."""
     txid_columns = [np.zeros(0, np.uint64)]
-    place_columns = [np.zeros(0, np.int64)]
+    offset_columns = [np.zeros(0, np.int64)]
     state_columns = [np.zeros(0, np.uint8)]
     for number, block in sorted(queue.lifecycle.entries.blocks.items()):
         states = np.frombuffer(bytes(block.states), np.uint8)
-        offsets = np.flatnonzero((states != GONE) & (states != SENT))
-        txid_columns.append(np.array(block.txids, np.uint64)[offsets])
-        place_columns.append(offsets + (number << SHIFT))
-        state_columns.append(states[offsets])
+        indexes = np.flatnonzero((states != GONE) & (states != SENT))
+        txid_columns.append(np.array(block.txids, np.uint64)[indexes])
+        offset_columns.append(indexes + (number << SHIFT))
+        state_columns.append(states[indexes])
     return QueueContents(
-        np.concatenate(txid_columns), np.concatenate(place_columns), np.concatenate(state_columns)
+        np.concatenate(txid_columns), np.concatenate(offset_columns), np.concatenate(state_columns)
     )
 
 
@@ -100,27 +100,27 @@ def leases_of(queue: Queue, bookmark: PublisherSequence) -> tuple[int, int]:
 
     The time is in microseconds since 1970. Both are 0 if there was none.
     """
-    place = queue.lifecycle.entries.find(bookmark)
-    attempts = None if place is None else queue.lifecycle.find_attempts(place)
+    offset = queue.lifecycle.entries.find(bookmark)
+    attempts = None if offset is None else queue.lifecycle.find_attempts(offset)
     return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
 def is_available(queue: Queue, bookmark: PublisherSequence) -> bool:
     """Return whether a query of the queue sees a message."""
     entries = queue.lifecycle.entries
-    place = entries.find(bookmark)
-    return place is not None and entries.state(place) in VISIBLE
+    offset = entries.find(bookmark)
+    return offset is not None and entries.state(offset) in VISIBLE
 
 
 def first_available(queue: Queue) -> int | None:
-    """Return the place of the oldest message that `available` returns; None if there is none."""
+    """Return the offset of the oldest message that `available` returns; None if there is none."""
     entries = queue.lifecycle.entries
-    return next((place for place in entries.places() if entries.state(place) in VISIBLE), None)
+    return next((offset for offset in entries.offsets() if entries.state(offset) in VISIBLE), None)
 
 
 def everything(queue: Queue) -> Iterator[int]:
-    """Return the places of all messages, in arrival order, for `sow_delete` by filter."""
-    return queue.lifecycle.entries.places()
+    """Return the offsets of all messages, in arrival order, for `sow_delete` by filter."""
+    return queue.lifecycle.entries.offsets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,22 +152,22 @@ class MessageStatus:
     leased_at: int | None
 
 
-def message(queue: Queue, place: int) -> MessageStatus | None:
+def message(queue: Queue, offset: int) -> MessageStatus | None:
     """Return the status of a message; None if it has left the queue."""
     lifecycle = queue.lifecycle
     entries = lifecycle.entries
-    state = entries.state(place)
+    state = entries.state(offset)
     if state in (GONE, SENT):
         return None
-    lease = lifecycle.leases.by_place.get(place)
-    attempts = lifecycle.find_attempts(place)
+    lease = lifecycle.leases.by_offset.get(offset)
+    attempts = lifecycle.find_attempts(offset)
     return MessageStatus(
-        entries.txid(place),
-        entries.bookmark(place),
+        entries.txid(offset),
+        entries.bookmark(offset),
         NAMES[state],
-        entries.recorded_at(place),
-        entries.expires_at(place) or None,
-        entries.owner(place),
+        entries.recorded_at(offset),
+        entries.expires_at(offset) or None,
+        entries.owner(offset),
         (attempts.deliveries if attempts else 0) + (lease is not None),
         attempts.cancels if attempts else 0,
         lease.slot.consumer.name if lease else "",
@@ -255,7 +255,7 @@ def _consumer_status(slot: ConsumerSlot) -> ConsumerStatus:
         consumer.name,
         slot.content_filter,
         not slot.is_active,
-        len(slot.held_places),
+        len(slot.held_offsets),
         consumer.outstanding,
         consumer.max_backlog,
         slot.delivered_count,
@@ -271,9 +271,11 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
         None if it has none.
     """
     slot = queue.dispatch.slots.get(consumer)
-    held = () if slot is None else islice(slot.held_places, _MAX_EXAMINED)
-    by_place = queue.lifecycle.leases.by_place
-    return min((by_place[place].leased_at for place in held if place in by_place), default=None)
+    held = () if slot is None else islice(slot.held_offsets, _MAX_EXAMINED)
+    by_offset = queue.lifecycle.leases.by_offset
+    return min(
+        (by_offset[offset].leased_at for offset in held if offset in by_offset), default=None
+    )
 
 
 class Obstacle(NamedTuple):
@@ -291,24 +293,24 @@ class Obstacle(NamedTuple):
     consumer: str = ""
 
 
-def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
+def obstacles(queue: Queue, offset: int, now: int) -> list[Obstacle]:
     """Return why a message is not delivered; empty if the next call of `deliver` delivers it.
 
     The message is matched against filters, for which its body is read.
     """
     entries = queue.lifecycle.entries
-    state = entries.state(place)
+    state = entries.state(offset)
     if state == LEASED:
-        return [_lease_obstacle(queue, place, now)]
+        return [_lease_obstacle(queue, offset, now)]
     if state == DELAYED:
         return [Obstacle("delay", "was cancelled, and waits for its retry")]
     if state == BEHIND:
-        return [_key_obstacle(queue, place)]
+        return [_key_obstacle(queue, offset)]
     if state == FOREIGN:
-        return [Obstacle("owner", f"is owned by the instance {entries.owner(place)}")]
+        return [Obstacle("owner", f"is owned by the instance {entries.owner(offset)}")]
     if state == AVAILABLE:
-        return _available_obstacles(queue, place)
-    if state == BARRIER and entries.head < place:
+        return _available_obstacles(queue, offset)
+    if state == BARRIER and entries.head < offset:
         return [_barrier_obstacle(queue)]
     return [] if queue.dispatch.slots else [_NO_CONSUMER]
 
@@ -316,8 +318,8 @@ def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
 _NO_CONSUMER = Obstacle("no consumer", "the queue has no subscribers")
 
 
-def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
-    lease = queue.lifecycle.leases.by_place[place]
+def _lease_obstacle(queue: Queue, offset: int, now: int) -> Obstacle:
+    lease = queue.lifecycle.leases.by_offset[offset]
     name = lease.slot.consumer.name
     age = (now - lease.leased_at) / _SECOND
     end = "without end"
@@ -326,17 +328,17 @@ def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
     return Obstacle("lease", f"has been leased to {name} for {age:.1f} s, {end}", name)
 
 
-def _key_obstacle(queue: Queue, place: int) -> Obstacle:
+def _key_obstacle(queue: Queue, offset: int) -> Obstacle:
     entries = queue.lifecycle.entries
-    key = entries.key(place)
-    first = next(each for each in entries.places() if entries.key(each) == key)
+    key = entries.key(offset)
+    first = next(each for each in entries.offsets() if entries.key(each) == key)
     state = _state_name(queue, first)
     text = f"waits for message {entries.txid(first)} of the same key, which is {state}"
     return Obstacle("key", text)
 
 
-def _state_name(queue: Queue, place: int) -> str:
-    return NAMES[queue.lifecycle.entries.state(place)]
+def _state_name(queue: Queue, offset: int) -> str:
+    return NAMES[queue.lifecycle.entries.state(offset)]
 
 
 def _barrier_obstacle(queue: Queue) -> Obstacle:
@@ -349,10 +351,10 @@ def _barrier_obstacle(queue: Queue) -> Obstacle:
     )
 
 
-def _available_obstacles(queue: Queue, place: int) -> list[Obstacle]:
+def _available_obstacles(queue: Queue, offset: int) -> list[Obstacle]:
     lifecycle, dispatch = queue.lifecycle, queue.dispatch
     entries = lifecycle.entries
-    if lifecycle.barriers and lifecycle.barriers[0] < place:
+    if lifecycle.barriers and lifecycle.barriers[0] < offset:
         txid = entries.txid(lifecycle.barriers[0])
         return [Obstacle("barrier", f"comes after the barrier {txid}, which has not been passed")]
     max_backlog = queue.settings.max_backlog
@@ -362,9 +364,9 @@ def _available_obstacles(queue: Queue, place: int) -> list[Obstacle]:
     slots = [slot for slot in dispatch.slots.values() if slot.is_active]
     if not slots:
         return [_NO_CONSUMER]
-    matching_consumers = set(dispatch.find_matching_consumers(place) or ())
+    matching_consumers = set(dispatch.find_matching_consumers(offset) or ())
     consumer_obstacles = [
-        _consumer_obstacle(queue, place, slot, slot.consumer in matching_consumers)
+        _consumer_obstacle(queue, offset, slot, slot.consumer in matching_consumers)
         for slot in slots
     ]
     return (
@@ -375,7 +377,7 @@ def _available_obstacles(queue: Queue, place: int) -> list[Obstacle]:
 
 
 def _consumer_obstacle(
-    queue: Queue, place: int, slot: ConsumerSlot, matches_filter: bool
+    queue: Queue, offset: int, slot: ConsumerSlot, matches_filter: bool
 ) -> Obstacle | None:
     """Return why a consumer does not get a message, None if it does."""
     consumer = slot.consumer
@@ -389,10 +391,10 @@ def _consumer_obstacle(
     if slot.free_backlog <= 0:
         text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.max_backlog}"
         if queue.settings.prioritized:
-            ahead = queue.lifecycle.order.count_before(place)
+            ahead = queue.lifecycle.order.count_before(offset)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    has_passed = queue.dispatch.has_scanned(slot, queue.lifecycle.order.rank(place))
+    has_passed = queue.dispatch.has_scanned(slot, queue.lifecycle.order.rank(offset))
     if queue.dispatch.is_behind and not has_passed:
         text = f"has not been matched with the filter of {name} yet"
         return Obstacle("not looked at", text, name)

@@ -15,29 +15,29 @@ class KeyChains:
     """The chains of messages of one queue, by the hash of their key."""
 
     def __init__(self) -> None:
-        self._last: dict[int, int] = {}  # key -> the last place
-        self._next: dict[int, int] = {}  # place -> the next with the same key
+        self._last: dict[int, int] = {}  # key -> the last offset
+        self._next: dict[int, int] = {}  # offset -> the next with the same key
 
-    def append(self, key: int, place: int) -> bool:
+    def append(self, key: int, offset: int) -> bool:
         """Append a message to its chain.
 
         Returns:
             Whether it is the first, and may be offered.
         """
         previous = self._last.get(key)
-        self._last[key] = place
+        self._last[key] = offset
         if previous is None:
             return True
-        self._next[previous] = place
+        self._next[previous] = offset
         return False
 
-    def remove_first(self, key: int, place: int, is_present: Callable[[int], bool]) -> int | None:
+    def remove_first(self, key: int, offset: int, is_present: Callable[[int], bool]) -> int | None:
         """Unlink the first message of a chain, which has left the queue.
 
         Returns:
             The message that may be offered now; None if there is none.
         """
-        following = self._next.pop(place, None)
+        following = self._next.pop(offset, None)
         while following is not None and not is_present(following):
             following = self._next.pop(following, None)
         if following is None:

@@ -63,13 +63,13 @@ class MessageLifecycle:
 
     Args:
         settings: the configuration of the queue.
-        on_available: called with the place of a message that has become available, and that scans
+        on_available: called with the offset of a message that has become available, and that scans
             may have passed.
         storage: see `MessageTable`.
         instance: the name of this instance.
 
     Attributes:
-        entries: the messages, by place.
+        entries: the messages, by offset.
         order: the order of the available messages.
         foreign_order: the order of messages that only their ownership by other instances keeps from
             being delivered here.
@@ -78,7 +78,7 @@ class MessageLifecycle:
         leases: the leases of messages that consumers have.
         events: events to be recorded, oldest first.
         counters: totals of events.
-        barriers: places of the barriers that have not been released, in order.
+        barriers: offsets of the barriers that have not been released, in order.
         early_acks: acknowledgements that arrived before their messages.
         unrecorded_early_acks: messages that a deferred acknowledgement has ended and no event
             records yet, with their arrival times. An event is necessary: recovery may read the
@@ -116,8 +116,8 @@ class MessageLifecycle:
         self._on_available = on_available
         self._attempts: dict[int, DeliveryAttempts] = {}
         self._key_chains = KeyChains()
-        self._retry_times: dict[int, int] = {}  # place -> when it is offered again
-        self._retry_timers = TimerBuckets(lambda place: self._retry_times.get(place, 0))
+        self._retry_times: dict[int, int] = {}  # offset -> when it is offered again
+        self._retry_timers = TimerBuckets(lambda offset: self._retry_times.get(offset, 0))
         self._expiration_timers = TimerBuckets(self._expiration_time)
         self._unrecorded_removals: list[tuple[PublisherSequence, RemovalDetails]] = []
 
@@ -204,8 +204,8 @@ class MessageLifecycle:
     ) -> None:
         settings = self.settings
         first = self.entries.append(txids, times, client, sequences)
-        places = range(first, self.entries.end)
-        self.counters.enqueued += len(places)
+        offsets = range(first, self.entries.end)
+        self.counters.enqueued += len(offsets)
         is_plain = not (
             settings.prioritized
             or settings.expiration is not None
@@ -213,112 +213,114 @@ class MessageLifecycle:
             or self.ownership.early_claims
         )
         if is_plain and (owner := details.only_owner):
-            self.entries.set_owner_and_state(places, owner, FOREIGN)
+            self.entries.set_owner_and_state(offsets, owner, FOREIGN)
         elif details != NO_MESSAGE_DETAILS or not is_plain:
-            for index, place in enumerate(places):
-                self._set_attributes(place, times[index], details, index)
-                self._set_initial_state(place, details, index)
+            for index, offset in enumerate(offsets):
+                self._set_attributes(offset, times[index], details, index)
+                self._set_initial_state(offset, details, index)
         if self.watcher is not None:
-            visible_places = [place for place in places if self.entries.state(place) in VISIBLE]
-            self.watcher.record_appeared(visible_places)
+            visible_offsets = [
+                offset for offset in offsets if self.entries.state(offset) in VISIBLE
+            ]
+            self.watcher.record_appeared(visible_offsets)
 
-    def _set_attributes(self, place: int, time: int, details: MessageDetails, index: int) -> None:
+    def _set_attributes(self, offset: int, time: int, details: MessageDetails, index: int) -> None:
         """Set the attributes of a message."""
         entries = self.entries
         lifetime = None if details.lifetimes is None else details.lifetimes[index]
         expires = self.settings.expiration_time(time, lifetime)
         if expires is not None:
-            entries.set_expires_at(place, max(expires, 1))
+            entries.set_expires_at(offset, max(expires, 1))
         if details.priorities is not None:
-            entries.set_priority(place, stored_priority(details.priorities[index]))
+            entries.set_priority(offset, stored_priority(details.priorities[index]))
         if details.keys is not None and details.keys[index]:
-            entries.set_key(place, details.keys[index])
+            entries.set_key(offset, details.keys[index])
         if details.sow_keys is not None and details.sow_keys[index]:
-            entries.set_sow_key(place, details.sow_keys[index])
+            entries.set_sow_key(offset, details.sow_keys[index])
         owner = "" if details.owners is None else details.owners[index]
         if self.ownership.early_claims:
-            claim = self.ownership.apply_early_claim(entries.bookmark(place), place)
+            claim = self.ownership.apply_early_claim(entries.bookmark(offset), offset)
             if claim is not None:
                 owner = "" if claim.owner == self._instance else claim.owner
         if owner:
-            entries.set_owner(place, owner)
+            entries.set_owner(offset, owner)
 
-    def _set_initial_state(self, place: int, details: MessageDetails, index: int) -> None:
+    def _set_initial_state(self, offset: int, details: MessageDetails, index: int) -> None:
         """Set the first state of a message."""
         entries = self.entries
         expiration = self.settings.deferred_ack_expiration
         if self.early_acks and self.early_acks.consume_ack(
-            entries.bookmark(place), entries.recorded_at(place) - expiration
+            entries.bookmark(offset), entries.recorded_at(offset) - expiration
         ):
-            self.unrecorded_early_acks[entries.bookmark(place)] = entries.recorded_at(place)
-            entries.remove(place)
+            self.unrecorded_early_acks[entries.bookmark(offset)] = entries.recorded_at(offset)
+            entries.remove(offset)
             self.counters.acknowledged += 1
             return
-        if expires := entries.expires_at(place):
-            self._expiration_timers.add(place, expires)
-        key = entries.key(place)
+        if expires := entries.expires_at(offset):
+            self._expiration_timers.add(offset, expires)
+        key = entries.key(offset)
         if details.barriers is not None and details.barriers[index]:
-            entries.set_state(place, BARRIER)
-            self.barriers.append(place)
-        elif key and self.settings.keyed and not self._key_chains.append(key, place):
-            entries.set_state(place, BEHIND)
-        elif entries.owner(place):
-            self._mark_foreign(place)
+            entries.set_state(offset, BARRIER)
+            self.barriers.append(offset)
+        elif key and self.settings.keyed and not self._key_chains.append(key, offset):
+            entries.set_state(offset, BEHIND)
+        elif entries.owner(offset):
+            self._mark_foreign(offset)
         else:
-            self.order.add(place)
+            self.order.add(offset)
             if self.settings.prioritized:
-                self._on_available(place)
+                self._on_available(offset)
 
-    def _mark_foreign(self, place: int) -> None:
+    def _mark_foreign(self, offset: int) -> None:
         """Mark a message that is ready for delivery as owned by another instance."""
-        self.entries.set_state(place, FOREIGN)
-        self.foreign_order.add(place)
+        self.entries.set_state(offset, FOREIGN)
+        self.foreign_order.add(offset)
 
     # delivery
 
     def lease(self, lease: Lease) -> None:
         """Register a lease; the states of its messages have been set."""
         self.leases.add(lease)
-        lease.slot.held_places.update(lease.places)
-        lease.slot.delivered_count += len(lease.places)
-        self.counters.delivered += len(lease.places)
+        lease.slot.held_offsets.update(lease.offsets)
+        lease.slot.delivered_count += len(lease.offsets)
+        self.counters.delivered += len(lease.offsets)
 
-    def end_lease(self, place: int) -> Lease | None:
+    def end_lease(self, offset: int) -> Lease | None:
         """End the lease on a message and return the lease; None if the message is not leased."""
-        lease = self.leases.end(place)
+        lease = self.leases.end(offset)
         if lease is not None:
             slot = lease.slot
-            slot.held_places.discard(place)
+            slot.held_offsets.discard(offset)
             slot.consumer.outstanding -= 1
             self.freed_consumers.add(slot.consumer)
         return lease
 
     # return to the queue
 
-    def make_available(self, place: int, now: int) -> None:
+    def make_available(self, offset: int, now: int) -> None:
         """Make a message available, if this instance owns it and it has not expired."""
         entries = self.entries
-        expires = entries.expires_at(place)
-        if entries.owner(place):
-            self._mark_foreign(place)
+        expires = entries.expires_at(offset)
+        if entries.owner(offset):
+            self._mark_foreign(offset)
             return
-        was_visible = entries.state(place) in VISIBLE
-        entries.set_state(place, AVAILABLE)
-        self.order.add(place)
+        was_visible = entries.state(offset) in VISIBLE
+        entries.set_state(offset, AVAILABLE)
+        self.order.add(offset)
         if expires and expires <= now:
-            self.expire(place, (TIME_LIMIT,))
+            self.expire(offset, (TIME_LIMIT,))
             return
-        self._on_available(place)
+        self._on_available(offset)
         if self.watcher is not None and not was_visible:
-            self.watcher.record_appeared((place,))
+            self.watcher.record_appeared((offset,))
 
     def return_message(
-        self, place: int, lease: Lease, now: int, retry_at: int | None = None
+        self, offset: int, lease: Lease, now: int, retry_at: int | None = None
     ) -> bool:
         """Return a message to the queue: its lease ended without an acknowledgement.
 
         Args:
-            place: the place of the message.
+            offset: the offset of the message.
             lease: the ended lease.
             now: the current time.
             retry_at: when the message may be delivered again, if it was cancelled.
@@ -327,10 +329,10 @@ class MessageLifecycle:
             Whether the message is still in the queue.
         """
         settings = self.settings
-        attempts = self.get_or_create_attempts(place)
+        attempts = self.get_or_create_attempts(offset)
         attempts.add_delivery(lease.slot.consumer.name, lease.leased_at)
         reasons: list[str] = []
-        expires = self.entries.expires_at(place)
+        expires = self.entries.expires_at(offset)
         if expires and expires <= now:
             reasons.append(TIME_LIMIT)
         if retry_at is not None:
@@ -340,89 +342,89 @@ class MessageLifecycle:
         if settings.max_deliveries and attempts.deliveries >= settings.max_deliveries:
             reasons.append(MAX_DELIVERIES)
         if reasons:
-            self.expire(place, tuple(reasons))
+            self.expire(offset, tuple(reasons))
             return False
         if retry_at is not None and retry_at > now:
-            self.delay(place, retry_at)
+            self.delay(offset, retry_at)
         else:
-            self.make_available(place, now)
+            self.make_available(offset, now)
         return True
 
-    def delay(self, place: int, until: int) -> None:
+    def delay(self, offset: int, until: int) -> None:
         """Keep a message from being delivered until a point in time."""
-        state = self.entries.state(place)
+        state = self.entries.state(offset)
         if state == AVAILABLE:
-            self.order.discard(place)
+            self.order.discard(offset)
         elif state == FOREIGN:
-            self.foreign_order.discard(place)
-        self.entries.set_state(place, DELAYED)
-        self._retry_times[place] = until
-        self._retry_timers.add(place, until)
+            self.foreign_order.discard(offset)
+        self.entries.set_state(offset, DELAYED)
+        self._retry_times[offset] = until
+        self._retry_timers.add(offset, until)
 
-    def get_or_create_attempts(self, place: int) -> DeliveryAttempts:
+    def get_or_create_attempts(self, offset: int) -> DeliveryAttempts:
         """Return the attempts of a message, created if there are none, for an update."""
-        attempts = self._attempts.get(place)
+        attempts = self._attempts.get(offset)
         if attempts is None:
-            attempts = self._attempts[place] = DeliveryAttempts()
+            attempts = self._attempts[offset] = DeliveryAttempts()
         return attempts
 
-    def find_attempts(self, place: int) -> DeliveryAttempts | None:
+    def find_attempts(self, offset: int) -> DeliveryAttempts | None:
         """Return the unsuccessful attempts of a message, None if there are none."""
-        return self._attempts.get(place)
+        return self._attempts.get(offset)
 
     @property
     def all_attempts(self) -> Mapping[int, DeliveryAttempts]:
-        """The attempts of all messages that were delivered unsuccessfully, by place."""
+        """The attempts of all messages that were delivered unsuccessfully, by offset."""
         return self._attempts
 
-    def forget_attempts(self, places: Iterable[int]) -> None:
+    def forget_attempts(self, offsets: Iterable[int]) -> None:
         """Drop the attempts of messages that have left the queue."""
         if self._attempts:
-            for place in places:
-                self._attempts.pop(place, None)
+            for offset in offsets:
+                self._attempts.pop(offset, None)
 
     # removal
 
-    def remove(self, place: int) -> None:
+    def remove(self, offset: int) -> None:
         """Remove a message from the queue; the caller has ended its lease."""
         entries = self.entries
-        state = entries.state(place)
+        state = entries.state(offset)
         if state == AVAILABLE:
-            self.order.discard(place)
+            self.order.discard(offset)
         elif state == FOREIGN:
-            self.foreign_order.discard(place)
+            self.foreign_order.discard(offset)
         elif state == BARRIER:
-            self.barriers.remove(place)
-            self.peer_released_barriers.discard(place)
+            self.barriers.remove(offset)
+            self.peer_released_barriers.discard(offset)
         elif state == DELAYED:
-            del self._retry_times[place]
+            del self._retry_times[offset]
         if self.watcher is not None and state in VISIBLE:
-            self.watcher.record_disappeared((place,))
-        self.ownership.drop_transfer_count(place)
+            self.watcher.record_disappeared((offset,))
+        self.ownership.drop_transfer_count(offset)
         if self._attempts:
-            self._attempts.pop(place, None)
-        key = entries.key(place) if self.settings.keyed and state != BARRIER else 0
-        entries.remove(place)
+            self._attempts.pop(offset, None)
+        key = entries.key(offset) if self.settings.keyed and state != BARRIER else 0
+        entries.remove(offset)
         if key and state != BEHIND:
             following = self._key_chains.remove_first(
-                key, place, lambda later: entries.state(later) != GONE
+                key, offset, lambda later: entries.state(later) != GONE
             )
             if following is not None:  # if it has expired too, its own expiration removes it
                 self.make_available(following, _BEFORE_ALL)
 
-    def expire(self, place: int, reasons: tuple[str, ...]) -> None:
+    def expire(self, offset: int, reasons: tuple[str, ...]) -> None:
         """Remove a message that was not acknowledged; `flush` records it."""
-        attempts = self._attempts.get(place) or DeliveryAttempts()
+        attempts = self._attempts.get(offset) or DeliveryAttempts()
         removal = RemovalDetails(
-            self.entries.txid(place),
+            self.entries.txid(offset),
             reasons,
             attempts.deliveries,
             attempts.cancels,
             attempts.last_consumer,
         )
-        self._unrecorded_removals.append((self.entries.bookmark(place), removal))
+        self._unrecorded_removals.append((self.entries.bookmark(offset), removal))
         self.counters.expired += 1
-        self.remove(place)
+        self.remove(offset)
 
     def flush(self, now: int) -> None:
         """Append events for expired messages, and notify queues of consumers with room."""
@@ -465,61 +467,61 @@ class MessageLifecycle:
             now: the current time.
             limit: approximate limit of messages of each kind; the next call processes the others.
         """
-        moment = self.next_deadline
-        if moment is None or moment > now:
+        deadline = self.next_deadline
+        if deadline is None or deadline > now:
             return
-        for place in self.leases.pop_expired_places(now, limit):
-            lease = self.end_lease(place)
+        for offset in self.leases.pop_expired_offsets(now, limit):
+            lease = self.end_lease(offset)
             if lease is not None:
                 self.counters.expired_leases += 1
-                self.return_message(place, lease, now)
-        for place in self._retry_timers.pop_due(now, limit):
-            if self.entries.state(place) == DELAYED:
-                del self._retry_times[place]
-                self.make_available(place, now)
-        for place in self._expiration_timers.pop_due(now, limit):
-            state = self.entries.state(place)  # may be GONE: expired with the one before it
+                self.return_message(offset, lease, now)
+        for offset in self._retry_timers.pop_due(now, limit):
+            if self.entries.state(offset) == DELAYED:
+                del self._retry_times[offset]
+                self.make_available(offset, now)
+        for offset in self._expiration_timers.pop_due(now, limit):
+            state = self.entries.state(offset)  # may be GONE: expired with the one before it
             if state == BARRIER or (
-                state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
+                state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(offset)
             ):
-                self.expire(place, (TIME_LIMIT,))
+                self.expire(offset, (TIME_LIMIT,))
         if (self._early_ack_deadline or now + 1) <= now:
             self.early_acks.drop_before(now - self.settings.deferred_ack_expiration + 1)
         self.flush(now)
 
-    def _expiration_time(self, place: int) -> int:
-        return 0 if self.entries.state(place) == GONE else self.entries.expires_at(place)
+    def _expiration_time(self, offset: int) -> int:
+        return 0 if self.entries.state(offset) == GONE else self.entries.expires_at(offset)
 
     # ownership and events of other instances
 
-    def ownership_claim(self, place: int) -> OwnershipClaim:
+    def ownership_claim(self, offset: int) -> OwnershipClaim:
         """Return the owner of a message, with the number of its transfers."""
         return OwnershipClaim(
-            self.ownership.transfer_count(place), self.entries.owner(place) or self._instance
+            self.ownership.transfer_count(offset), self.entries.owner(offset) or self._instance
         )
 
-    def change_owner(self, place: int, claim: OwnershipClaim, now: int) -> None:
+    def change_owner(self, offset: int, claim: OwnershipClaim, now: int) -> None:
         """Change the owner of a message. A consumer that has it here keeps it."""
         entries = self.entries
         owner = "" if claim.owner == self._instance else claim.owner
-        was_owned_here = not entries.owner(place)
-        self.ownership.set_transfer_count(place, claim.transfer_count)
-        entries.set_owner(place, owner)
-        state = entries.state(place)
+        was_owned_here = not entries.owner(offset)
+        self.ownership.set_transfer_count(offset, claim.transfer_count)
+        entries.set_owner(offset, owner)
+        state = entries.state(offset)
         if was_owned_here and owner:
             self.counters.transferred_out += 1
             if state == AVAILABLE:
-                self.order.discard(place)
-                self._mark_foreign(place)
+                self.order.discard(offset)
+                self._mark_foreign(offset)
                 if self.watcher is not None:
-                    self.watcher.record_disappeared((place,))
+                    self.watcher.record_disappeared((offset,))
         elif not was_owned_here and not owner:
             self.counters.transferred_in += 1
-            if expires := entries.expires_at(place):
-                self._expiration_timers.add(place, expires)
+            if expires := entries.expires_at(offset):
+                self._expiration_timers.add(offset, expires)
             if state == FOREIGN:
-                self.foreign_order.discard(place)
-                self.make_available(place, now)
+                self.foreign_order.discard(offset)
+                self.make_available(offset, now)
 
     def apply_claim(
         self, bookmark: PublisherSequence, claim: OwnershipClaim, now: int, *, may_arrive: bool
@@ -535,23 +537,23 @@ class MessageLifecycle:
         Returns:
             Whether the owner has changed.
         """
-        place = self.entries.find(bookmark)
-        if place is None or self.entries.state(place) in (GONE, SENT):
+        offset = self.entries.find(bookmark)
+        if offset is None or self.entries.state(offset) in (GONE, SENT):
             if may_arrive:
                 self.ownership.retain_early_claim(bookmark, claim)
             return False
-        current_claim = self.ownership_claim(place)
+        current_claim = self.ownership_claim(offset)
         if claim <= current_claim:
             return False
-        self.change_owner(place, claim, now)
+        self.change_owner(offset, claim, now)
         return claim.owner != current_claim.owner
 
-    def find_places(self, bookmarks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
-        """Yield the index and place of each bookmark whose message is in the queue."""
+    def find_offsets(self, bookmarks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
+        """Yield the index and offset of each bookmark whose message is in the queue."""
         for index, bookmark in enumerate(bookmarks):
-            place = self.entries.find(bookmark)
-            if place is not None and self.entries.state(place) != GONE:
-                yield index, place
+            offset = self.entries.find(bookmark)
+            if offset is not None and self.entries.state(offset) != GONE:
+                yield index, offset
 
 
 def earlier(one: int | None, other: int | None) -> int | None:

@@ -1,8 +1,8 @@
 """The messages of a queue as columns: their attributes, without their bodies.
 
-Theory of operation. Every message that enters the queue gets the next place, a number that is never
-used again. Places are laid out in blocks of 1,024, and a block has one array per attribute, so that
-a message costs some fifty bytes and no Python object. Columns that few queues need are allocated
+Theory of operation. Every message that enters the queue gets the next offset, a number that is
+never used again. Blocks have 1,024 offsets each, and one array per attribute, so that a message
+costs some fifty bytes and no Python object. Columns that few queues need are allocated
 when the first message needs them. A block is dropped when all its messages are gone: an old message
 that no consumer acknowledges retains one block, and not all blocks since.
 
@@ -62,7 +62,7 @@ class ColumnStorage(Protocol):
 
 
 class MessageTableBlock:
-    """Consecutive places.
+    """Consecutive offsets.
 
     Columns that every message fills are allocated at full length: growing arrays would leave
     behind holes of all sizes in memory. `states` is as long as the number of messages, and the
@@ -130,11 +130,11 @@ class MessageTableBlock:
 
 
 class MessageTable:
-    """All messages of a queue, by place.
+    """All messages of a queue, by offset.
 
     Attributes:
         blocks: the blocks that have a message that is not GONE, by number.
-        end: the place of the next message to be appended.
+        end: the offset of the next message to be appended.
         state_counts: number of messages by state; for GONE, all since the start.
 
     Args:
@@ -162,7 +162,7 @@ class MessageTable:
         They are in the queue from now on; messages that have left may be dropped at any time.
 
         Returns:
-            The place of the first.
+            The offset of the first.
         """
         first = self.end
         publisher = self._publishers.get(client) or self._new_publisher(client)
@@ -230,43 +230,43 @@ class MessageTable:
         return self._publishers.get(client)
 
     def find(self, bookmark: PublisherSequence) -> int | None:
-        """Return the place of a message that has not left; None if there is none."""
+        """Return the offset of a message that has not left; None if there is none."""
         publisher = self._publishers.get(bookmark[0])
         if publisher is None:
             return None
-        place = publisher.find(bookmark[1])
-        return None if place is None or place >> SHIFT not in self.blocks else place
+        offset = publisher.find(bookmark[1])
+        return None if offset is None or offset >> SHIFT not in self.blocks else offset
 
     def has_arrived(self, bookmark: PublisherSequence) -> bool:
         """Return whether the publisher's messages have arrived at least up to this one."""
         publisher = self._publishers.get(bookmark[0])
         return publisher is not None and bookmark[1] <= publisher.last_sequence
 
-    def state(self, place: int) -> int:
-        """Return the state of any place up to `end`, also of dropped blocks."""
-        block = self.blocks.get(place >> SHIFT)
-        return GONE if block is None else block.states[place & WITHIN]
+    def state(self, offset: int) -> int:
+        """Return the state of any offset up to `end`, also of dropped blocks."""
+        block = self.blocks.get(offset >> SHIFT)
+        return GONE if block is None else block.states[offset & WITHIN]
 
-    def set_state(self, place: int, state: int) -> None:
+    def set_state(self, offset: int, state: int) -> None:
         """Change the state of a message; use `remove` for GONE."""
-        states = self.blocks[place >> SHIFT].states
-        self.state_counts[states[place & WITHIN]] -= 1
+        states = self.blocks[offset >> SHIFT].states
+        self.state_counts[states[offset & WITHIN]] -= 1
         self.state_counts[state] += 1
-        states[place & WITHIN] = state
+        states[offset & WITHIN] = state
 
-    def set_states(self, places: range, old_state: int, new_state: int) -> None:
+    def set_states(self, offsets: range, old_state: int, new_state: int) -> None:
         """Change the state of adjacent messages of one block that all are in state `old_state`."""
-        states = self.blocks[places.start >> SHIFT].states
-        start = places.start & WITHIN
-        states[start : start + len(places)] = bytes((new_state,)) * len(places)
-        self.state_counts[old_state] -= len(places)
-        self.state_counts[new_state] += len(places)
+        states = self.blocks[offsets.start >> SHIFT].states
+        start = offsets.start & WITHIN
+        states[start : start + len(offsets)] = bytes((new_state,)) * len(offsets)
+        self.state_counts[old_state] -= len(offsets)
+        self.state_counts[new_state] += len(offsets)
 
-    def remove(self, place: int) -> None:
+    def remove(self, offset: int) -> None:
         """Change the state of a message to GONE, from any other state."""
-        number = place >> SHIFT
+        number = offset >> SHIFT
         block = self.blocks[number]
-        within = place & WITHIN
+        within = offset & WITHIN
         state = block.states[within]
         self.state_counts[state] -= 1
         self.state_counts[GONE] += 1
@@ -279,31 +279,31 @@ class MessageTable:
         if publisher.removed_count > publisher.max_removed:
             self._compact_index(publisher)
 
-    def remove_batch(self, places: Sequence[int], publisher: PublisherIndex, state: int) -> None:
+    def remove_batch(self, offsets: Sequence[int], publisher: PublisherIndex, state: int) -> None:
         """Change messages of one publisher that are all in the same state to GONE."""
-        first, last = _bounds(places)
+        first, last = _bounds(offsets)
         if first >> SHIFT == last >> SHIFT:
-            self._remove_within(places[0] >> SHIFT, places)
+            self._remove_within(offsets[0] >> SHIFT, offsets)
         else:
-            for number, block_places in groupby(places, _block_of):
-                self._remove_within(number, list(block_places))
-        self.state_counts[state] -= len(places)
-        self.state_counts[GONE] += len(places)
-        publisher.removed_count += len(places)
+            for number, block_offsets in groupby(offsets, _block_of):
+                self._remove_within(number, list(block_offsets))
+        self.state_counts[state] -= len(offsets)
+        self.state_counts[GONE] += len(offsets)
+        publisher.removed_count += len(offsets)
         if publisher.removed_count > publisher.max_removed:
             self._compact_index(publisher)
 
-    def _remove_within(self, number: int, places: Sequence[int]) -> None:
+    def _remove_within(self, number: int, offsets: Sequence[int]) -> None:
         """Change messages of one block to GONE."""
         block = self.blocks[number]
         states = block.states
-        if isinstance(places, range):
-            start = places.start & WITHIN
-            states[start : start + len(places)] = bytes((GONE,)) * len(places)
+        if isinstance(offsets, range):
+            start = offsets.start & WITHIN
+            states[start : start + len(offsets)] = bytes((GONE,)) * len(offsets)
         else:
-            for place in places:
-                states[place & WITHIN] = GONE
-        block.remaining_count -= len(places)
+            for offset in offsets:
+                states[offset & WITHIN] = GONE
+        block.remaining_count -= len(offsets)
         if not block.remaining_count:
             self._drop_block(number)
 
@@ -313,156 +313,156 @@ class MessageTable:
         oldest = 0 if self.state_counts[SENT] else self.head
         publisher.compact(self.is_present, oldest)
 
-    def is_present(self, place: int) -> bool:
-        """Return whether a message is not GONE; for any place up to `end`."""
-        return self.state(place) != GONE
+    def is_present(self, offset: int) -> bool:
+        """Return whether a message is not GONE; for any offset up to `end`."""
+        return self.state(offset) != GONE
 
     @property
     def head(self) -> int:
-        """The place of the oldest message in the queue; `end` if there is none."""
+        """The offset of the oldest message in the queue; `end` if there is none."""
         blocks, end = self.blocks, self.end
-        place = self._head
-        while place < end:
-            block = blocks.get(place >> SHIFT)
+        offset = self._head
+        while offset < end:
+            block = blocks.get(offset >> SHIFT)
             if block is not None:
-                match = _PRESENT.search(block.states, place & WITHIN)
+                match = _PRESENT.search(block.states, offset & WITHIN)
                 if match is not None:
-                    place = (place & ~WITHIN) + match.start()
+                    offset = (offset & ~WITHIN) + match.start()
                     break
-            place = min((place | WITHIN) + 1, end)
-        self._head = place
-        return place
+            offset = min((offset | WITHIN) + 1, end)
+        self._head = offset
+        return offset
 
-    def next_available_range(self, place: int, last: int) -> range:
+    def next_available_range(self, offset: int, last: int) -> range:
         """Return the next range of adjacent available messages in one block.
 
         Args:
-            place: the first place to examine.
-            last: the last place to examine.
+            offset: the first offset to examine.
+            last: the last offset to examine.
         """
-        place = max(place, self._head)
-        while place <= last:
-            block = self.blocks.get(place >> SHIFT)
+        offset = max(offset, self._head)
+        while offset <= last:
+            block = self.blocks.get(offset >> SHIFT)
             if block is not None:
-                start = block.states.find(AVAILABLE, place & WITHIN)
+                start = block.states.find(AVAILABLE, offset & WITHIN)
                 if start >= 0:
                     match = _AVAILABLE.match(block.states, start)
-                    base = place & ~WITHIN
+                    base = offset & ~WITHIN
                     stop = min(base + (match.end() if match else start), last + 1)
                     return range(base + start, max(stop, base + start))
-            place = (place | WITHIN) + 1
+            offset = (offset | WITHIN) + 1
         return range(0)
 
-    def places_in(self, state: int, place: int, last: int) -> Iterator[int]:
-        """Yield the places of messages in a state, from `place` to `last`, both included."""
-        place = max(place, self._head)
-        while place <= last:
-            block = self.blocks.get(place >> SHIFT)
-            within = block.states.find(state, place & WITHIN) if block is not None else -1
+    def offsets_in(self, state: int, offset: int, last: int) -> Iterator[int]:
+        """Yield the offsets of messages in a state, from `offset` to `last`, both included."""
+        offset = max(offset, self._head)
+        while offset <= last:
+            block = self.blocks.get(offset >> SHIFT)
+            within = block.states.find(state, offset & WITHIN) if block is not None else -1
             if within < 0:
-                place = (place | WITHIN) + 1
+                offset = (offset | WITHIN) + 1
                 continue
-            place = (place & ~WITHIN) + within
-            if place > last:
+            offset = (offset & ~WITHIN) + within
+            if offset > last:
                 return
-            yield place
-            place += 1
+            yield offset
+            offset += 1
 
-    def places(self) -> Iterator[int]:
-        """Yield the places of all messages in the queue, without those that arrive meanwhile."""
-        place, end = self.head, self.end
-        while place < end:
-            if self.state(place) not in (GONE, SENT):
-                yield place
-            place += 1
+    def offsets(self) -> Iterator[int]:
+        """Yield the offsets of all messages in the queue, without those that arrive meanwhile."""
+        offset, end = self.head, self.end
+        while offset < end:
+            if self.state(offset) not in (GONE, SENT):
+                yield offset
+            offset += 1
 
     # attributes of a message that is not GONE
 
-    def txid(self, place: int) -> int:
+    def txid(self, offset: int) -> int:
         """Return its txid."""
-        return self.blocks[place >> SHIFT].txids[place & WITHIN]
+        return self.blocks[offset >> SHIFT].txids[offset & WITHIN]
 
-    def txids(self, places: Sequence[int]) -> Sequence[int]:
+    def txids(self, offsets: Sequence[int]) -> Sequence[int]:
         """Return the txids of messages; those of a range are in one block."""
-        if isinstance(places, range):
-            start = places.start & WITHIN
-            block = self.blocks[places.start >> SHIFT]
-            column = block.txids[start : start + len(places)]
+        if isinstance(offsets, range):
+            start = offsets.start & WITHIN
+            block = self.blocks[offsets.start >> SHIFT]
+            column = block.txids[start : start + len(offsets)]
             # a copy of moved columns: their memory may be released
             return column if block.moved_memory is None else column.tolist()
         blocks = self.blocks
-        return [blocks[place >> SHIFT].txids[place & WITHIN] for place in places]
+        return [blocks[offset >> SHIFT].txids[offset & WITHIN] for offset in offsets]
 
-    def recorded_at(self, place: int) -> int:
+    def recorded_at(self, offset: int) -> int:
         """Return when it was recorded, in microseconds since 1970."""
-        return self.blocks[place >> SHIFT].times[place & WITHIN]
+        return self.blocks[offset >> SHIFT].times[offset & WITHIN]
 
-    def bookmark(self, place: int) -> PublisherSequence:
+    def bookmark(self, offset: int) -> PublisherSequence:
         """Return its bookmark."""
-        block = self.blocks[place >> SHIFT]
-        within = place & WITHIN
+        block = self.blocks[offset >> SHIFT]
+        within = offset & WITHIN
         return self._publisher_by_number[block.publishers[within]].client_hash, block.sequences[
             within
         ]
 
-    def bookmarks(self, places: Iterable[int]) -> list[PublisherSequence]:
+    def bookmarks(self, offsets: Iterable[int]) -> list[PublisherSequence]:
         """Return the bookmarks of messages."""
-        return [self.bookmark(place) for place in places]
+        return [self.bookmark(offset) for offset in offsets]
 
-    def expires_at(self, place: int) -> int:
+    def expires_at(self, offset: int) -> int:
         """Return when it expires, 0 for never."""
-        return _get(self.blocks[place >> SHIFT].expires, place)
+        return _get(self.blocks[offset >> SHIFT].expires, offset)
 
-    def priority(self, place: int) -> int:
+    def priority(self, offset: int) -> int:
         """Return its priority; see `stored_priority`."""
-        return _get(self.blocks[place >> SHIFT].priorities, place)
+        return _get(self.blocks[offset >> SHIFT].priorities, offset)
 
-    def key(self, place: int) -> int:
+    def key(self, offset: int) -> int:
         """Return the hash of its key, 0 for none."""
-        return _get(self.blocks[place >> SHIFT].keys, place)
+        return _get(self.blocks[offset >> SHIFT].keys, offset)
 
-    def sow_key(self, place: int) -> int:
+    def sow_key(self, offset: int) -> int:
         """Return its SOW key, 0 for none."""
-        return _get(self.blocks[place >> SHIFT].sow_keys, place)
+        return _get(self.blocks[offset >> SHIFT].sow_keys, offset)
 
-    def owner(self, place: int) -> str:
+    def owner(self, offset: int) -> str:
         """Return the instance that owns it, empty for this one."""
-        return self._owners[_get(self.blocks[place >> SHIFT].owners, place)]
+        return self._owners[_get(self.blocks[offset >> SHIFT].owners, offset)]
 
-    def set_expires_at(self, place: int, moment: int) -> None:
+    def set_expires_at(self, offset: int, expires_at: int) -> None:
         """Set the expiration time of a message."""
-        _set(self.blocks[place >> SHIFT].expires, place, moment)
+        _set(self.blocks[offset >> SHIFT].expires, offset, expires_at)
 
-    def set_priority(self, place: int, priority: int) -> None:
+    def set_priority(self, offset: int, priority: int) -> None:
         """Set the priority of a message."""
-        _set(self.blocks[place >> SHIFT].priorities, place, priority)
+        _set(self.blocks[offset >> SHIFT].priorities, offset, priority)
 
-    def set_key(self, place: int, key: int) -> None:
+    def set_key(self, offset: int, key: int) -> None:
         """Set the hash of the key of a message."""
-        _set(self.blocks[place >> SHIFT].keys, place, key)
+        _set(self.blocks[offset >> SHIFT].keys, offset, key)
 
-    def set_sow_key(self, place: int, sow_key: int) -> None:
+    def set_sow_key(self, offset: int, sow_key: int) -> None:
         """Set the SOW key of a message."""
-        _set(self.blocks[place >> SHIFT].sow_keys, place, sow_key)
+        _set(self.blocks[offset >> SHIFT].sow_keys, offset, sow_key)
 
-    def set_owner_and_state(self, places: range, owner: str, state: int) -> None:
+    def set_owner_and_state(self, offsets: range, owner: str, state: int) -> None:
         """Set the owner and state of the latest messages, all AVAILABLE before."""
         number = self._number_of(owner)
-        start = places.start
-        while start < places.stop:
+        start = offsets.start
+        while start < offsets.stop:
             block, within = self.blocks[start >> SHIFT], start & WITHIN
-            count = min(places.stop, (start | WITHIN) + 1) - start
+            count = min(offsets.stop, (start | WITHIN) + 1) - start
             owners = block.owners
             owners.frombytes(bytes((within - len(owners)) * owners.itemsize))
             owners.extend([number] * count)
             block.states[within : within + count] = bytes((state,)) * count
             start += count
-        self.state_counts[AVAILABLE] -= len(places)
-        self.state_counts[state] += len(places)
+        self.state_counts[AVAILABLE] -= len(offsets)
+        self.state_counts[state] += len(offsets)
 
-    def set_owner(self, place: int, owner: str) -> None:
+    def set_owner(self, offset: int, owner: str) -> None:
         """Set the instance that owns a message, empty for this one."""
-        _set(self.blocks[place >> SHIFT].owners, place, self._number_of(owner))
+        _set(self.blocks[offset >> SHIFT].owners, offset, self._number_of(owner))
 
     def _number_of(self, owner: str) -> int:
         number = self._owner_numbers.get(owner)
@@ -476,25 +476,25 @@ def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
     return array(typecode, values if isinstance(values, list) else list(values))
 
 
-def _bounds(places: Sequence[int]) -> tuple[int, int]:
-    """Return the least and the greatest of some places."""
-    if isinstance(places, range):
-        return places[0], places[-1]
-    return min(places), max(places)
+def _bounds(offsets: Sequence[int]) -> tuple[int, int]:
+    """Return the least and the greatest of some offsets."""
+    if isinstance(offsets, range):
+        return offsets[0], offsets[-1]
+    return min(offsets), max(offsets)
 
 
-def _block_of(place: int) -> int:
-    return place >> SHIFT
+def _block_of(offset: int) -> int:
+    return offset >> SHIFT
 
 
-def _get(column: array[int], place: int) -> int:
-    within = place & WITHIN
+def _get(column: array[int], offset: int) -> int:
+    within = offset & WITHIN
     return column[within] if within < len(column) else 0
 
 
-def _set(column: array[int], place: int, value: int) -> None:
+def _set(column: array[int], offset: int, value: int) -> None:
     """Set a value, and extend the column with zeros up to it if necessary."""
-    within = place & WITHIN
+    within = offset & WITHIN
     missing = within + 1 - len(column)
     if missing > 0:
         column.frombytes(bytes(missing * column.itemsize))

@@ -1,7 +1,7 @@
 """The order in which messages are delivered, as ascending numbers: ranks.
 
-Without priorities, the rank of a message is its place in the queue. With priorities, it is the
-priority, highest first, followed by the place. A rank contains the place in both cases.
+Without priorities, the rank of a message is its offset in the queue. With priorities, it is the
+priority, highest first, followed by the offset. A rank contains the offset in both cases.
 
 An order also finds the next messages: those behind a rank that are in a given state, usually the
 available ones. In log order, the columns are searched for them. In priority order, there is a
@@ -21,9 +21,9 @@ from sortedcontainers import SortedList
 
 from server.queues.core.message_table import MessageTable
 
-PLACE_BITS: Final = 48
-PLACE: Final = (1 << PLACE_BITS) - 1
-"""Masks the place out of a rank."""
+OFFSET_BITS: Final = 48
+OFFSET: Final = (1 << OFFSET_BITS) - 1
+"""Masks the offset out of a rank."""
 
 START: Final = -1
 """Before all ranks."""
@@ -49,13 +49,13 @@ def stored_priority(value: float | None) -> int:
 class DeliveryOrder(Protocol):
     """The messages in one state, here *available*, in order of delivery."""
 
-    def rank(self, place: int) -> int:
+    def rank(self, offset: int) -> int:
         """Return the rank of a message that has not left the queue."""
 
-    def add(self, place: int, count: int = 1) -> None:
+    def add(self, offset: int, count: int = 1) -> None:
         """Add messages that have become available."""
 
-    def discard(self, place: int) -> None:
+    def discard(self, offset: int) -> None:
         """Remove a message that is not available any more."""
 
     def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
@@ -70,7 +70,7 @@ class DeliveryOrder(Protocol):
             The ranks in order, and the rank up to which all have been examined.
         """
 
-    def count_before(self, place: int) -> int:
+    def count_before(self, offset: int) -> int:
         """Return the number of available messages before one."""
 
 
@@ -86,24 +86,24 @@ class LogOrder:
         self._entries = entries
         self._state = state
 
-    def rank(self, place: int) -> int:
+    def rank(self, offset: int) -> int:
         """See `DeliveryOrder`."""
-        return place
+        return offset
 
-    def add(self, place: int, count: int = 1) -> None:
+    def add(self, offset: int, count: int = 1) -> None:
         """See `DeliveryOrder`; nothing is kept."""
 
-    def discard(self, place: int) -> None:
+    def discard(self, offset: int) -> None:
         """See `DeliveryOrder`; nothing is kept."""
 
     def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `DeliveryOrder`."""
-        ranks = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
+        ranks = list(islice(self._entries.offsets_in(self._state, rank + 1, end), limit))
         return ranks, (ranks[-1] if len(ranks) == limit else end)
 
-    def count_before(self, place: int) -> int:
+    def count_before(self, offset: int) -> int:
         """See `DeliveryOrder`."""
-        return sum(1 for _ in self._entries.places_in(self._state, 0, place - 1))
+        return sum(1 for _ in self._entries.offsets_in(self._state, 0, offset - 1))
 
 
 class PriorityOrder:
@@ -113,23 +113,23 @@ class PriorityOrder:
         self._entries = entries
         self._ranks: SortedList[int] = SortedList()
 
-    def rank(self, place: int) -> int:
+    def rank(self, offset: int) -> int:
         """See `DeliveryOrder`."""
-        return ((_MAX_UINT64 - self._entries.priority(place)) << PLACE_BITS) | place
+        return ((_MAX_UINT64 - self._entries.priority(offset)) << OFFSET_BITS) | offset
 
-    def add(self, place: int, count: int = 1) -> None:
+    def add(self, offset: int, count: int = 1) -> None:
         """See `DeliveryOrder`."""
-        self._ranks.update(map(self.rank, range(place, place + count)))
+        self._ranks.update(map(self.rank, range(offset, offset + count)))
 
-    def discard(self, place: int) -> None:
+    def discard(self, offset: int) -> None:
         """See `DeliveryOrder`."""
-        self._ranks.discard(self.rank(place))
+        self._ranks.discard(self.rank(offset))
 
     def next_ranks(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `DeliveryOrder`."""
         ranks = list(islice(self._ranks.irange(rank, end, inclusive=(False, True)), limit))
         return ranks, (ranks[-1] if len(ranks) == limit else end)
 
-    def count_before(self, place: int) -> int:
+    def count_before(self, offset: int) -> int:
         """See `DeliveryOrder`."""
-        return self._ranks.bisect_left(self.rank(place))
+        return self._ranks.bisect_left(self.rank(offset))

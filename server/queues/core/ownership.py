@@ -56,18 +56,18 @@ class OwnershipTable:
         self.early_claims: OrderedDict[PublisherSequence, OwnershipClaim] = OrderedDict()
         self._transfer_counts: dict[int, int] = {}
 
-    def transfer_count(self, place: int) -> int:
+    def transfer_count(self, offset: int) -> int:
         """Return the number of transfers of a message."""
-        return self._transfer_counts.get(place, 0)
+        return self._transfer_counts.get(offset, 0)
 
-    def set_transfer_count(self, place: int, count: int) -> None:
+    def set_transfer_count(self, offset: int, count: int) -> None:
         """Set the number of transfers of a message."""
         if count:
-            self._transfer_counts[place] = count
+            self._transfer_counts[offset] = count
 
-    def drop_transfer_count(self, place: int) -> None:
+    def drop_transfer_count(self, offset: int) -> None:
         """Drop the number of transfers of a message that has left the queue."""
-        self._transfer_counts.pop(place, None)
+        self._transfer_counts.pop(offset, None)
 
     def retain_early_claim(self, bookmark: PublisherSequence, claim: OwnershipClaim) -> None:
         """Retain the claim to a message until the message arrives."""
@@ -75,11 +75,11 @@ class OwnershipTable:
         if len(self.early_claims) > MAX_EARLY_CLAIMS:
             self.early_claims.popitem(last=False)
 
-    def apply_early_claim(self, bookmark: PublisherSequence, place: int) -> OwnershipClaim | None:
+    def apply_early_claim(self, bookmark: PublisherSequence, offset: int) -> OwnershipClaim | None:
         """Apply and return the retained claim to an arrived message, None if there is none."""
         claim = self.early_claims.pop(bookmark, None)
         if claim is not None:
-            self.set_transfer_count(place, claim.transfer_count)
+            self.set_transfer_count(offset, claim.transfer_count)
         return claim
 
     def drop_early_claims(self, bookmarks: Iterable[PublisherSequence]) -> None:

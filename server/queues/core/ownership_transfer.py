@@ -34,7 +34,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from server.queues.core.events import PublisherSequence
-from server.queues.core.order import LAST, PLACE, START
+from server.queues.core.order import LAST, OFFSET, START
 from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.peer_messages import (
     MAX_REQUESTED_MESSAGES,
@@ -85,7 +85,7 @@ class _PendingTransfer:
         owner: the instance that it was sent to.
         requested_count: how many messages were requested.
         expected_count: how many messages may still arrive.
-        places: the messages named in the request; empty once the response has arrived.
+        offsets: the messages named in the request; empty once the response has arrived.
     """
 
     deadline: int
@@ -93,7 +93,7 @@ class _PendingTransfer:
     owner: str
     requested_count: int
     expected_count: int
-    places: list[int]
+    offsets: list[int]
 
 
 class OwnershipTransfers:
@@ -125,7 +125,7 @@ class OwnershipTransfers:
         self._numbers = count(1)
         self._sent_requests: dict[int, _PendingTransfer] = {}
         self._seen_transferred_in = 0
-        self._retry_times: dict[int, int] = {}  # place -> when it may be requested again
+        self._retry_times: dict[int, int] = {}  # offset -> when it may be requested again
         self._position = START
         self._interval = _MIN_DELAY_US
         self._seen_counters: object = None  # the counters after the last complete pass
@@ -152,7 +152,7 @@ class OwnershipTransfers:
         is_short = False
         if pending is not None:
             pending.expected_count = min(message.granted_count, pending.expected_count)
-            pending.places = []
+            pending.offsets = []
             is_short = message.granted_count < pending.requested_count
         entries = self._queue.lifecycle.entries
         claims = []
@@ -160,13 +160,13 @@ class OwnershipTransfers:
             message.bookmarks, message.transfer_counts, message.owners, strict=True
         ):
             claims.append((bookmark, OwnershipClaim(transfer_count, owner)))
-            place = entries.find(bookmark)
-            if place is None or pending is None:
+            offset = entries.find(bookmark)
+            if offset is None or pending is None:
                 continue
             if is_short and owner == pending.owner:
-                self._retry_times[place] = now + self._request_delay_us
+                self._retry_times[offset] = now + self._request_delay_us
             else:
-                self._retry_times.pop(place, None)
+                self._retry_times.pop(offset, None)
         self._queue.apply_claims(claims, now)
         self.next_deadline = now
 
@@ -193,22 +193,22 @@ class OwnershipTransfers:
             granted: list[PublisherSequence] = []
             others: list[tuple[PublisherSequence, int, str]] = []
             for bookmark in request.bookmarks:
-                place = lifecycle.entries.find(bookmark)
-                if place is None or lifecycle.entries.state(place) in (GONE, SENT):
+                offset = lifecycle.entries.find(bookmark)
+                if offset is None or lifecycle.entries.state(offset) in (GONE, SENT):
                     continue
-                if len(granted) < request.max_transferred and self._may_transfer(place, requester):
+                if len(granted) < request.max_transferred and self._may_transfer(offset, requester):
                     granted.append(bookmark)
                 else:
-                    others.append((bookmark, *lifecycle.ownership_claim(place)))
+                    others.append((bookmark, *lifecycle.ownership_claim(offset)))
             self._queue.transfer(granted, requester, now)
             columns = [list(column) for column in zip(*others, strict=True)]
             yield OutboundPeerMessage(
                 requester, TransferResponse(request.number, len(granted), *columns)
             )
 
-    def _may_transfer(self, place: int, requester: str) -> bool:
+    def _may_transfer(self, offset: int, requester: str) -> bool:
         lifecycle = self._queue.lifecycle
-        state, owner = lifecycle.entries.state(place), lifecycle.entries.owner(place)
+        state, owner = lifecycle.entries.state(offset), lifecycle.entries.owner(offset)
         if not owner:
             return state in (AVAILABLE, BEHIND)
         return owner != requester and state in (FOREIGN, BEHIND) and self._is_proxy_for(owner)
@@ -237,17 +237,22 @@ class OwnershipTransfers:
             return []
         messages: list[OutboundPeerMessage] = []
         selected = self._select_messages(demand, now)
-        for (owner, content_filter), places in selected.items():
-            bookmarks = self._queue.lifecycle.entries.bookmarks(places)
+        for (owner, content_filter), offsets in selected.items():
+            bookmarks = self._queue.lifecycle.entries.bookmarks(offsets)
             needed_count = min(demand[content_filter], len(bookmarks))
             if self._is_proxy_for(owner):
                 self._queue.transfer(bookmarks[:needed_count], self._queue.owner, now)
                 continue
             number = next(self._numbers)
             self._sent_requests[number] = _PendingTransfer(
-                now + TRANSFER_TIMEOUT_US, content_filter, owner, needed_count, needed_count, places
+                now + TRANSFER_TIMEOUT_US,
+                content_filter,
+                owner,
+                needed_count,
+                needed_count,
+                offsets,
             )
-            self._retry_times.update(dict.fromkeys(places, now + TRANSFER_TIMEOUT_US))
+            self._retry_times.update(dict.fromkeys(offsets, now + TRANSFER_TIMEOUT_US))
             messages.append(
                 OutboundPeerMessage(owner, TransferRequest(number, bookmarks, needed_count))
             )
@@ -270,11 +275,11 @@ class OwnershipTransfers:
             pending = self._sent_requests.pop(number)
             if not pending.expected_count:
                 # The messages arrived before the response: the owner may have the rest for us, too.
-                for place in pending.places:
-                    self._retry_times.pop(place, None)
+                for offset in pending.offsets:
+                    self._retry_times.pop(offset, None)
         if len(self._retry_times) > _MAX_RETRY_TIMES:
             self._retry_times = {
-                place: moment for place, moment in self._retry_times.items() if moment > now
+                offset: retry_at for offset, retry_at in self._retry_times.items() if retry_at > now
             }
 
     def _demand_by_filter(self) -> dict[Hashable | None, int]:
@@ -309,17 +314,17 @@ class OwnershipTransfers:
                 self._position, _MATCH_BATCH_SIZE, last
             )
             lookup_limit -= _MATCH_BATCH_SIZE
-            places = [rank & PLACE for rank in ranks]
-            ready = [place for place in places if self._is_ready(place, now)]
+            offsets = [rank & OFFSET for rank in ranks]
+            ready = [offset for offset in offsets if self._is_ready(offset, now)]
             try:
                 matches = self._match(ready, remaining_demand)
             except UnmatchedError:
                 self.next_deadline = now + TRANSFER_TIMEOUT_US
                 return selected
-            for place, content_filter in matches:
+            for offset, content_filter in matches:
                 remaining = remaining_demand.get(content_filter, 0)
                 if remaining:
-                    selected.setdefault((entries.owner(place), content_filter), []).append(place)
+                    selected.setdefault((entries.owner(offset), content_filter), []).append(offset)
                     remaining_demand[content_filter] = remaining - 1
             self._position = reached
             if reached >= last:
@@ -335,15 +340,15 @@ class OwnershipTransfers:
         self._schedule_next_pass(now, has_selected=bool(selected))
         return selected
 
-    def _is_ready(self, place: int, now: int) -> bool:
+    def _is_ready(self, offset: int, now: int) -> bool:
         """Return whether a message may be requested now."""
-        retry_at = self._retry_times.get(place)
+        retry_at = self._retry_times.get(offset)
         if retry_at is not None and retry_at > now:
             return False
         entries = self._queue.lifecycle.entries
-        if now - entries.recorded_at(place) < self._request_delay_us:
+        if now - entries.recorded_at(offset) < self._request_delay_us:
             return False
-        return self.is_proxy or self._is_reachable(entries.owner(place)) is not False
+        return self.is_proxy or self._is_reachable(entries.owner(offset)) is not False
 
     def _schedule_next_pass(self, now: int, *, has_selected: bool) -> None:
         """Schedule the next pass after a complete one; back off while nothing happens."""
@@ -361,17 +366,17 @@ class OwnershipTransfers:
         return counters.enqueued, counters.transferred_in, counters.transferred_out
 
     def _match(
-        self, places: list[int], remaining_demand: dict[Hashable | None, int]
+        self, offsets: list[int], remaining_demand: dict[Hashable | None, int]
     ) -> list[tuple[int, Hashable | None]]:
         """Return a matching filter for each message, without messages that match none.
 
         Raises:
             UnmatchedError: messages cannot be matched now.
         """
-        if not places:
+        if not offsets:
             return []
         if remaining_demand.get(None):
-            return [(place, None) for place in places]
+            return [(offset, None) for offset in offsets]
         filters = {
             content_filter for content_filter in remaining_demand if content_filter is not None
         }
@@ -382,10 +387,10 @@ class OwnershipTransfers:
         for content_filter in filters - self._filters:
             self._matcher.add(content_filter)
         self._filters = filters
-        txids = self._queue.lifecycle.entries.txids(places)
+        txids = self._queue.lifecycle.entries.txids(offsets)
         matches = self._matcher.match(txids)
         return [
-            (place, next(iter(matched_filters)))
-            for place, matched_filters in zip(places, matches, strict=True)
+            (offset, next(iter(matched_filters)))
+            for offset, matched_filters in zip(offsets, matches, strict=True)
             if matched_filters
         ]

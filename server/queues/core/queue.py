@@ -53,7 +53,7 @@ class QueueDelivery(NamedTuple):
     Attributes:
         consumer: the consumer that gets them.
         txids: their txids.
-        places: their places in the queue, for queries about them.
+        offsets: their offsets in the queue, for queries about them.
         lease_until: when they return to the queue unless acknowledged, in microseconds since 1970;
             None for never.
         is_barrier: whether it is a barrier, which all consumers get and none acknowledges.
@@ -61,7 +61,7 @@ class QueueDelivery(NamedTuple):
 
     consumer: Consumer
     txids: Sequence[int]
-    places: Sequence[int]
+    offsets: Sequence[int]
     lease_until: int | None
     is_barrier: bool = False
 
@@ -88,7 +88,7 @@ class Queue:
         owner: the name of this instance.
         remote_events: applies the events of other instances.
         dispatch: its consumers.
-        acknowledge: see `AckProcessor`, as for `acknowledge_places`, `refusal_reason` and
+        acknowledge: see `AckProcessor`, as for `acknowledge_offsets`, `refusal_reason` and
             `extend_leases`.
     """
 
@@ -117,7 +117,7 @@ class Queue:
         # Bound directly, without wrapper methods: this is the message path.
         ack_processor = AckProcessor(self._lifecycle, self._may_arrive, enqueue_received)
         self.acknowledge: Final = ack_processor.acknowledge
-        self.acknowledge_places: Final = ack_processor.acknowledge_places
+        self.acknowledge_offsets: Final = ack_processor.acknowledge_offsets
         self.refusal_reason: Final = ack_processor.refusal_reason
         self.extend_leases: Final = ack_processor.extend_leases
         self._has_more = False
@@ -161,7 +161,7 @@ class Queue:
         if slot is None:
             return
         self.dispatch.stop_delivery(slot)
-        self._return_messages(sorted(slot.held_places), now)
+        self._return_messages(sorted(slot.held_offsets), now)
         self.dispatch.remove_slot(slot)
         self.lifecycle.flush(now)
 
@@ -177,28 +177,28 @@ class Queue:
             Whether more than `limit` messages may be left; if not, `detach` returns the rest.
         """
         slot = self.dispatch.slots.get(consumer)
-        if slot is None or len(slot.held_places) <= limit:
+        if slot is None or len(slot.held_offsets) <= limit:
             return False
         self.dispatch.stop_delivery(slot)
-        if not slot.places_to_return:
-            slot.places_to_return = sorted(slot.held_places, reverse=True)
-        batch = slot.places_to_return[: -limit - 1 : -1]  # from the end of the list: oldest first
-        del slot.places_to_return[-limit:]
+        if not slot.offsets_to_return:
+            slot.offsets_to_return = sorted(slot.held_offsets, reverse=True)
+        batch = slot.offsets_to_return[: -limit - 1 : -1]  # from the end of the list: oldest first
+        del slot.offsets_to_return[-limit:]
         self._return_messages(batch, now)
         self.lifecycle.flush(now)
         return True
 
-    def _return_messages(self, places: Iterable[int], now: int) -> None:
+    def _return_messages(self, offsets: Iterable[int], now: int) -> None:
         """End leases of a departed consumer; under at-most-once, remove the messages."""
-        for place in places:
-            lease = self.lifecycle.end_lease(place)
+        for offset in offsets:
+            lease = self.lifecycle.end_lease(offset)
             if lease is None:
                 continue
             self.lifecycle.counters.returned += 1
-            if self.lifecycle.entries.state(place) == SENT:
-                self.lifecycle.remove(place)
+            if self.lifecycle.entries.state(offset) == SENT:
+                self.lifecycle.remove(offset)
             else:
-                self.lifecycle.return_message(place, lease, now)
+                self.lifecycle.return_message(offset, lease, now)
 
     def retire(self, consumer: Consumer) -> None:
         """Deliver no more messages of this queue to a consumer, which keeps those that it has.
@@ -255,7 +255,7 @@ class Queue:
             remaining = dispatch.match_messages(max_matched)
             batches = dispatch.assign_batches(min(self.capacity, max_delivered))
             deliveries += [self._lease_batch(batch, now) for batch in batches]
-            max_delivered -= sum(len(batch.places) for batch in batches)
+            max_delivered -= sum(len(batch.offsets) for batch in batches)
             if max_delivered <= 0:
                 self._has_more = True
                 return 0
@@ -274,37 +274,37 @@ class Queue:
     def _lease_batch(self, batch: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
         lifecycle, settings = self._lifecycle, self.settings
-        slot, places, txids = batch
+        slot, offsets, txids = batch
         lease_period = settings.lease_period
         expires_at = None if lease_period is None or settings.at_most_once else now + lease_period
-        lifecycle.lease(Lease(slot, now, expires_at, places))
+        lifecycle.lease(Lease(slot, now, expires_at, offsets))
         if settings.at_most_once:
-            lifecycle.events.append(Sent(now, lifecycle.entries.bookmarks(places)))
+            lifecycle.events.append(Sent(now, lifecycle.entries.bookmarks(offsets)))
         elif settings.records_deliveries:
             lifecycle.events.append(
-                Leased(now, lifecycle.entries.bookmarks(places), slot.consumer.name)
+                Leased(now, lifecycle.entries.bookmarks(offsets), slot.consumer.name)
             )
         if lifecycle.watcher is not None:
-            lifecycle.watcher.record_disappeared(places)
-        return QueueDelivery(slot.consumer, txids, places, expires_at)
+            lifecycle.watcher.record_disappeared(offsets)
+        return QueueDelivery(slot.consumer, txids, offsets, expires_at)
 
     def _release_barriers(self, now: int) -> list[QueueDelivery]:
         """Release barriers at the head of the queue to all consumers that they match."""
         lifecycle = self._lifecycle
         deliveries: list[QueueDelivery] = []
         while lifecycle.barriers and lifecycle.barriers[0] == lifecycle.entries.head:
-            place = lifecycle.barriers[0]
-            consumers = self.dispatch.find_matching_consumers(place)
+            offset = lifecycle.barriers[0]
+            consumers = self.dispatch.find_matching_consumers(offset)
             if consumers is None:
-                if self.dispatch.has_consumers or place not in lifecycle.peer_released_barriers:
+                if self.dispatch.has_consumers or offset not in lifecycle.peer_released_barriers:
                     break
                 consumers = []  # no consumer here, and another instance has released it
-            txid, bookmark = lifecycle.entries.txid(place), lifecycle.entries.bookmark(place)
+            txid, bookmark = lifecycle.entries.txid(offset), lifecycle.entries.bookmark(offset)
             deliveries += [
-                QueueDelivery(consumer, (txid,), (place,), None, is_barrier=True)
+                QueueDelivery(consumer, (txid,), (offset,), None, is_barrier=True)
                 for consumer in consumers
             ]
-            lifecycle.remove(place)
+            lifecycle.remove(offset)
             lifecycle.events.append(Released(now, [bookmark]))
         return deliveries
 
@@ -348,12 +348,12 @@ class Queue:
         transferred: list[PublisherSequence] = []
         transfer_counts: list[int] = []
         for bookmark in bookmarks:
-            place = lifecycle.entries.find(bookmark)
-            if place is None or lifecycle.entries.state(place) in _NOT_TRANSFERABLE:
+            offset = lifecycle.entries.find(bookmark)
+            if offset is None or lifecycle.entries.state(offset) in _NOT_TRANSFERABLE:
                 continue
-            claim = lifecycle.ownership_claim(place)
+            claim = lifecycle.ownership_claim(offset)
             if claim.owner != owner:
-                lifecycle.change_owner(place, OwnershipClaim(claim.transfer_count + 1, owner), now)
+                lifecycle.change_owner(offset, OwnershipClaim(claim.transfer_count + 1, owner), now)
                 transferred.append(bookmark)
                 transfer_counts.append(claim.transfer_count + 1)
         if transferred:
@@ -378,8 +378,8 @@ class Queue:
         lifecycle, claim = self.lifecycle, OwnershipClaim(0, owner)
         reassigned: list[PublisherSequence] = []
         for bookmark in bookmarks:
-            place = lifecycle.entries.find(bookmark)
-            was_owned = place is not None and not lifecycle.entries.owner(place)
+            offset = lifecycle.entries.find(bookmark)
+            was_owned = offset is not None and not lifecycle.entries.owner(offset)
             has_changed = lifecycle.apply_claim(
                 bookmark, claim, now, may_arrive=self._may_arrive(bookmark)
             )

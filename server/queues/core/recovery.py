@@ -36,14 +36,14 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
         case Acked() | Deferred():
             lifecycle.counters.acknowledged += _end(lifecycle, event)
         case Cancelled():
-            for index, place in lifecycle.find_places(event.bookmarks):
-                lifecycle.get_or_create_attempts(place).cancels = event.counts[index]
+            for index, offset in lifecycle.find_offsets(event.bookmarks):
+                lifecycle.get_or_create_attempts(offset).cancels = event.counts[index]
                 lifecycle.counters.cancelled += 1
                 if event.retry_at[index] > event.at:
-                    lifecycle.delay(place, event.retry_at[index])
+                    lifecycle.delay(offset, event.retry_at[index])
         case Leased():
-            for _, place in lifecycle.find_places(event.bookmarks):
-                lifecycle.get_or_create_attempts(place).add_delivery(event.consumer, event.at)
+            for _, offset in lifecycle.find_offsets(event.bookmarks):
+                lifecycle.get_or_create_attempts(offset).add_delivery(event.consumer, event.at)
         case Transferred():
             for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
                 lifecycle.apply_claim(
@@ -61,9 +61,9 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
 def finish(lifecycle: MessageLifecycle, now: int) -> None:
     """End the replay: expire messages that must not be delivered once more."""
     limit = lifecycle.settings.max_deliveries
-    for place, attempts in list(lifecycle.all_attempts.items()):
-        if limit and attempts.deliveries >= limit and not lifecycle.entries.owner(place):
-            lifecycle.expire(place, (MAX_DELIVERIES,))
+    for offset, attempts in list(lifecycle.all_attempts.items()):
+        if limit and attempts.deliveries >= limit and not lifecycle.entries.owner(offset):
+            lifecycle.expire(offset, (MAX_DELIVERIES,))
     lifecycle.flush(now)
 
 
@@ -77,9 +77,9 @@ def _end(lifecycle: MessageLifecycle, event: QueueEvent) -> int:
     count = 0
     for bookmark in event.bookmarks:
         lifecycle.unrecorded_early_acks.pop(bookmark, None)
-        place = lifecycle.entries.find(bookmark)
-        if place is not None and lifecycle.entries.state(place) != GONE:
-            lifecycle.remove(place)
+        offset = lifecycle.entries.find(bookmark)
+        if offset is not None and lifecycle.entries.state(offset) != GONE:
+            lifecycle.remove(offset)
             count += 1
         elif may_arrive:
             lifecycle.early_acks.add((bookmark,), event.at)

@@ -68,18 +68,18 @@ class RemoteEvents:
         match event:
             case Released():
                 lifecycle.peer_released_barriers.update(
-                    place for _, place in lifecycle.find_places(event.bookmarks)
+                    offset for _, offset in lifecycle.find_offsets(event.bookmarks)
                 )
             case Cancelled():
-                for index, place in lifecycle.find_places(event.bookmarks):
-                    attempts = lifecycle.get_or_create_attempts(place)
+                for index, offset in lifecycle.find_offsets(event.bookmarks):
+                    attempts = lifecycle.get_or_create_attempts(offset)
                     attempts.cancels = max(attempts.cancels, event.counts[index])
                     delay = event.retry_at[index] - event.at
-                    if delay > 0 and lifecycle.entries.state(place) == FOREIGN:
-                        lifecycle.delay(place, now + delay)
+                    if delay > 0 and lifecycle.entries.state(offset) == FOREIGN:
+                        lifecycle.delay(offset, now + delay)
             case Leased():
-                for _, place in lifecycle.find_places(event.bookmarks):
-                    lifecycle.get_or_create_attempts(place).add_delivery(event.consumer, now)
+                for _, offset in lifecycle.find_offsets(event.bookmarks):
+                    lifecycle.get_or_create_attempts(offset).add_delivery(event.consumer, now)
             case Transferred():
                 for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
                     self._apply_claim(
@@ -118,18 +118,18 @@ class RemoteEvents:
         lifecycle, entries = self._lifecycle, self._lifecycle.entries
         for bookmark in bookmarks:
             lifecycle.unrecorded_early_acks.pop(bookmark, None)
-            place = entries.find(bookmark)
-            state = GONE if place is None else entries.state(place)
-            if place is not None and state != GONE:
+            offset = entries.find(bookmark)
+            state = GONE if offset is None else entries.state(offset)
+            if offset is not None and state != GONE:
                 if state == SENT:
                     continue
                 if state == FOREIGN:
                     self.peer_latency_us += (
-                        now - entries.recorded_at(place) - self.peer_latency_us
+                        now - entries.recorded_at(offset) - self.peer_latency_us
                     ) // _AVERAGE_WEIGHT
-                if lifecycle.end_lease(place) is not None:
+                if lifecycle.end_lease(offset) is not None:
                     lifecycle.counters.ended_elsewhere += 1
-                lifecycle.remove(place)
+                lifecycle.remove(offset)
                 lifecycle.counters.acknowledged += 1
             elif is_replay or self._may_arrive(bookmark):
                 lifecycle.early_acks.add((bookmark,), now)

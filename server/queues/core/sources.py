@@ -24,7 +24,7 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from server.queues.core.consumer_rotation import ConsumerRotation
-from server.queues.core.order import PLACE, START, DeliveryOrder
+from server.queues.core.order import OFFSET, START, DeliveryOrder
 
 
 class UnmatchedError(Exception):
@@ -94,7 +94,7 @@ class FilterSource:
         """Return the first rank that is available and known to match; None if there is none."""
         matched_ranks = self.matched_ranks
         while matched_ranks:
-            if is_available(matched_ranks[0] & PLACE):
+            if is_available(matched_ranks[0] & OFFSET):
                 return matched_ranks[0]
             heappop(matched_ranks)
         return None
@@ -175,7 +175,7 @@ class FilterScan:
         ranks: list[int] = []
         while self._rematch_heap and len(ranks) < limit:
             rank = heappop(self._rematch_heap)
-            if is_available(rank & PLACE) and (not ranks or ranks[-1] != rank):
+            if is_available(rank & OFFSET) and (not ranks or ranks[-1] != rank):
                 ranks.append(rank)
         return ranks
 

@@ -51,11 +51,11 @@ class MessageSearchBatch(NamedTuple):
 
     Attributes:
         examined_count: the number of messages examined.
-        places: the places in the queue of the messages found.
+        offsets: the offsets in the queue of the messages found.
     """
 
     examined_count: int
-    places: Sequence[int]
+    offsets: Sequence[int]
 
 
 class QueueAckResult(NamedTuple):
@@ -151,9 +151,9 @@ class QueueAckHandler:
             yield MessageSearchBatch(
                 len(batch),
                 [
-                    place
-                    for place in candidates
-                    if place is not None and entries.state(place) not in (GONE, SENT)
+                    offset
+                    for offset in candidates
+                    if offset is not None and entries.state(offset) not in (GONE, SENT)
                 ],
             )
 
@@ -165,8 +165,8 @@ class QueueAckHandler:
             Exception: the exception that the filter raised.
         """
         select = self._make_selector(expr)
-        for places in _batches(everything(self._core)):
-            yield MessageSearchBatch(len(places), select(places))
+        for offsets in _batches(everything(self._core)):
+            yield MessageSearchBatch(len(offsets), select(offsets))
 
     def restrict_to_filter(
         self, permitted: Expr, batches: Iterator[MessageSearchBatch]
@@ -179,8 +179,8 @@ class QueueAckHandler:
         """
         select = self._make_selector(permitted)
         for batch in batches:
-            permitted_places = select(batch.places)
-            yield MessageSearchBatch(len(permitted_places), permitted_places)
+            permitted_offsets = select(batch.offsets)
+            yield MessageSearchBatch(len(permitted_offsets), permitted_offsets)
 
     def _make_selector(self, expr: Expr) -> Callable[[Sequence[int]], list[int]]:
         """Return a function that selects those of some messages that match a filter."""
@@ -188,9 +188,9 @@ class QueueAckHandler:
         matcher.add(ConsumerFilter(to_text(expr), expr))
         txids = self._core.lifecycle.entries.txids
 
-        def select(places: Sequence[int]) -> list[int]:
-            matched = matcher.match(txids(places)) if places else ()
-            return [place for place, filters in zip(places, matched, strict=True) if filters]
+        def select(offsets: Sequence[int]) -> list[int]:
+            matched = matcher.match(txids(offsets)) if offsets else ()
+            return [offset for offset, filters in zip(offsets, matched, strict=True) if filters]
 
         return select
 
@@ -198,12 +198,12 @@ class QueueAckHandler:
         """Find the messages that have one of some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.lifecycle.entries.sow_key
-        for places in _batches(everything(self._core)):
-            matching_places = [place for place in places if sow_key(place) in numbers]
-            yield MessageSearchBatch(len(matching_places), matching_places)
+        for offsets in _batches(everything(self._core)):
+            matching_offsets = [offset for offset in offsets if sow_key(offset) in numbers]
+            yield MessageSearchBatch(len(matching_offsets), matching_offsets)
 
-    def acknowledge_places(self, places: Sequence[int], terms: AckTerms) -> int:
-        """Acknowledge messages by their places.
+    def acknowledge_offsets(self, offsets: Sequence[int], terms: AckTerms) -> int:
+        """Acknowledge messages by their offsets.
 
         Returns:
             The number of messages that it took effect on.
@@ -212,8 +212,8 @@ class QueueAckHandler:
             JournalUnavailableError: as for `acknowledge`.
         """
         now_us = self._services.now_us
-        result = self._core.acknowledge_places(
-            places, now_us, terms.client, terms.outcome, terms.delay
+        result = self._core.acknowledge_offsets(
+            offsets, now_us, terms.client, terms.outcome, terms.delay
         )
         self._record(terms)
         return result.affected_count

@@ -177,8 +177,8 @@ class QueueBrowser:
         self._notified_leases.clear()
         if must_watch:
             entries = self._core.lifecycle.entries
-            for place, attempts in self._core.lifecycle.all_attempts.items():
-                self._notified_leases[entries.txid(place)] = (
+            for offset, attempts in self._core.lifecycle.all_attempts.items():
+                self._notified_leases[entries.txid(offset)] = (
                     attempts.deliveries,
                     attempts.last_leased,
                 )
@@ -186,17 +186,17 @@ class QueueBrowser:
 
     # notifications
 
-    def record_appeared(self, places: Sequence[int]) -> None:
+    def record_appeared(self, offsets: Sequence[int]) -> None:
         """Record that messages have become visible."""
-        self._record_visibility(places, is_visible=True)
+        self._record_visibility(offsets, is_visible=True)
 
-    def record_disappeared(self, places: Sequence[int]) -> None:
+    def record_disappeared(self, offsets: Sequence[int]) -> None:
         """Record that visible messages have left the queue, or are not visible any more."""
-        self._record_visibility(places, is_visible=False)
+        self._record_visibility(offsets, is_visible=False)
 
-    def _record_visibility(self, places: Sequence[int], *, is_visible: bool) -> None:
+    def _record_visibility(self, offsets: Sequence[int], *, is_visible: bool) -> None:
         pending = self._pending
-        for txid in map(self._core.lifecycle.entries.txid, places):
+        for txid in map(self._core.lifecycle.entries.txid, offsets):
             earlier = pending.get(txid)
             was_visible = not is_visible if earlier is None else earlier.was_visible
             pending[txid] = _MessageVisibility(was_visible, is_visible)

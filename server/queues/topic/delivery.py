@@ -204,7 +204,7 @@ class QueueDeliveryTask:
         if delivery.is_barrier:
             return delivery.txids
         consumer = delivery.consumer
-        leases = list(map(self._core.lifecycle.leases.by_place.get, delivery.places))
+        leases = list(map(self._core.lifecycle.leases.by_offset.get, delivery.offsets))
         if not any(_is_over(lease, consumer) for lease in set(leases)):
             return delivery.txids
         return [
@@ -269,5 +269,5 @@ def _by_publisher_and_keys(parts: Sequence[QueueBatchPart]) -> Iterator[Sequence
 def _part(delivery: QueueDelivery, start: int, stop: int) -> QueueDelivery:
     return delivery._replace(
         txids=delivery.txids[start:stop],
-        places=delivery.places[start:stop],
+        offsets=delivery.offsets[start:stop],
     )

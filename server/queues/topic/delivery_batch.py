@@ -57,8 +57,8 @@ class QueueDeliveryBatch:
         columns: list[Sequence[int | bytes]] = [sequences]
         if timestamp:
             varying += b',"ts":"%s"'
-            moments = _joined([part.select_values(part.batch.recorded_us) for part in parts])
-            columns.append([_timestamp_text(moment) for moment in moments])
+            times_us = _joined([part.select_values(part.batch.recorded_us) for part in parts])
+            columns.append([_timestamp_text(time_us) for time_us in times_us])
         start, keys, end = (
             text.replace(b"%", b"%%") for text in (header_start, self._keys, header_end)
         )
@@ -71,10 +71,10 @@ class QueueDeliveryBatch:
             if position < len(part.positions):
                 break
             position -= len(part.positions)
-        batch, place = part.batch, part.positions[position]
-        envelope = copy(batch.envelope(place))
-        envelope.received_s = batch.recorded_us[place] / _MICROSECONDS
-        envelope.bookmark = f"{batch.client}|{batch.sequences[place]}|"
+        batch, index = part.batch, part.positions[position]
+        envelope = copy(batch.envelope(index))
+        envelope.received_s = batch.recorded_us[index] / _MICROSECONDS
+        envelope.bookmark = f"{batch.client}|{batch.sequences[index]}|"
         envelope.header_keys += envelope.bookmark_key + self._lease
         return envelope
 

@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from server.queues.core import Queue
 
 
-def bookmark_of(queue: Queue, place: int) -> str:
+def bookmark_of(queue: Queue, offset: int) -> str:
     """Return the bookmark of a message, in the form that clients use."""
-    client, sequence = queue.lifecycle.entries.bookmark(place)
+    client, sequence = queue.lifecycle.entries.bookmark(offset)
     return f"{client}|{sequence}|"
 
 
-def describe_obstacles(queue: Queue, place: int, now: int) -> str:
+def describe_obstacles(queue: Queue, offset: int, now: int) -> str:
     """Describe the reasons why a message is not delivered.
 
     Args:
         queue: the queue of the message.
-        place: its place in the queue.
+        offset: its offset in the queue.
         now: the time, in microseconds since 1970.
     """
     try:
-        reasons = obstacles(queue, place, now)
+        reasons = obstacles(queue, offset, now)
     except JournalUnreadableError as problem:
         return f"the transaction log cannot be read: {problem}"
     return "; ".join(obstacle.text for obstacle in reasons) or "is about to be delivered"

@@ -112,8 +112,8 @@ class Enqueuer:
                     make_recorded_messages(batch.entry_at(position))
                 )
                 if recorded.bodies:
-                    moments = [*each(recorded.timestamps_us, 1)]
-                    times = self._steady_times(recorded.txids, moments)
+                    timestamps_us = [*each(recorded.timestamps_us, 1)]
+                    times = self._steady_times(recorded.txids, timestamps_us)
                     enqueue(recorded.txids, times, recorded.client, recorded.sequences, details)
             return
         path = batch.origin.path
@@ -252,13 +252,13 @@ def context_of(
 
 def pick(recorded: RecordedBatch, positions: Sequence[int]) -> RecordedBatch:
     """Return the messages at some positions."""
-    moments = recorded.timestamps_us
+    timestamps_us = recorded.timestamps_us
     return recorded._replace(
         bodies=[recorded.bodies[position] for position in positions],
         txids=[recorded.txids[position] for position in positions],
-        timestamps_us=moments
-        if isinstance(moments, int)
-        else [moments[position] for position in positions],
+        timestamps_us=timestamps_us
+        if isinstance(timestamps_us, int)
+        else [timestamps_us[position] for position in positions],
         sequences=[recorded.sequences[position] for position in positions],
         sow_keys=[recorded.sow_keys[position] for position in positions]
         if recorded.sow_keys

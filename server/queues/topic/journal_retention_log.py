@@ -49,15 +49,19 @@ class QueueRetentionLog:
             end: the txid after its last entry.
         """
         entries = self._core.lifecycle.entries
-        place = entries.head
-        if self._log.is_suppressed("1D-0018") or place == entries.end or entries.txid(place) >= end:
+        offset = entries.head
+        if (
+            self._log.is_suppressed("1D-0018")
+            or offset == entries.end
+            or entries.txid(offset) >= end
+        ):
             return
-        moment = int(self._services.clock.steady() * _MICROSECONDS)
+        now_us = int(self._services.clock.steady() * _MICROSECONDS)
         self._log.emit(
             "1D-0018",
             path=path,
             queue=self._name,
-            bookmark=bookmark_of(self._core, place),
-            age=timedelta(seconds=max(moment - entries.recorded_at(place), 0) // _MICROSECONDS),
-            why=describe_obstacles(self._core, place, moment),
+            bookmark=bookmark_of(self._core, offset),
+            age=timedelta(seconds=max(now_us - entries.recorded_at(offset), 0) // _MICROSECONDS),
+            why=describe_obstacles(self._core, offset, now_us),
         )

@@ -287,8 +287,8 @@ class QueueTopic(Topic):
             if not recorded.bodies:
                 continue
             self._message_cache.cache_recorded(recorded)
-            moments, count = recorded.timestamps_us, len(recorded.txids)
-            times = [moment - lead_us for moment in each(moments, count)]
+            timestamps_us, count = recorded.timestamps_us, len(recorded.txids)
+            times = [time_us - lead_us for time_us in each(timestamps_us, count)]
             self.core.enqueue(recorded.txids, times, recorded.client, recorded.sequences, details)
 
     def report_double_publish(

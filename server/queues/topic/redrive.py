@@ -97,13 +97,13 @@ class DeadLetterRedrive:
         self._ack_handler: Final = ack_handler
         self._services: Final = services
 
-    def redrive(self, places: Sequence[int], terms: AckTerms, may_publish: MayPublish) -> int:
+    def redrive(self, offsets: Sequence[int], terms: AckTerms, may_publish: MayPublish) -> int:
         """Redrive letters.
 
         Messages that are not letters, or cannot be published to the original topic, stay.
 
         Args:
-            places: the places of the letters in the queue.
+            offsets: the offsets of the letters in the queue.
             terms: the acknowledgement, with the requesting client.
             may_publish: returns True if the client may publish a message to a topic.
 
@@ -115,14 +115,14 @@ class DeadLetterRedrive:
             JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
         """
         return self._publish_again(
-            places, terms, lambda message: self._republish(message, may_publish)
+            offsets, terms, lambda message: self._republish(message, may_publish)
         )
 
-    def move(self, places: Sequence[int], target: QueueTopic, terms: AckTerms) -> int:
+    def move(self, offsets: Sequence[int], target: QueueTopic, terms: AckTerms) -> int:
         """Move messages to another queue; other queues over its topics do not take them.
 
         Args:
-            places: the places of the messages in the queue.
+            offsets: the offsets of the messages in the queue.
             target: the other queue, of the same message type.
             terms: the acknowledgement.
 
@@ -141,22 +141,22 @@ class DeadLetterRedrive:
                 (message.body,), self._envelope(target.name, message, correlation_id)
             )
 
-        return self._publish_again(places, terms, publish)
+        return self._publish_again(offsets, terms, publish)
 
     def _publish_again(
-        self, places: Sequence[int], terms: AckTerms, publish: Callable[[CachedMessage], bool]
+        self, offsets: Sequence[int], terms: AckTerms, publish: Callable[[CachedMessage], bool]
     ) -> int:
         """Publish messages again, and acknowledge those for which `publish` returns True."""
         acknowledgeable = [
-            place for place in places if self._core.refusal_reason(place, terms.client) is None
+            offset for offset in offsets if self._core.refusal_reason(offset, terms.client) is None
         ]
         txids = self._core.lifecycle.entries.txids(acknowledgeable)
         published = [
-            place
-            for place, message in zip(acknowledgeable, self._read(txids), strict=True)
+            offset
+            for offset, message in zip(acknowledgeable, self._read(txids), strict=True)
             if message is not None and publish(message)
         ]
-        return self._ack_handler.acknowledge_places(published, terms)
+        return self._ack_handler.acknowledge_offsets(published, terms)
 
     def _envelope(self, queue: str, message: CachedMessage, correlation_id: str | None) -> Envelope:
         """Return the envelope of a message that only one queue takes."""

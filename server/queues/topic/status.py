@@ -47,8 +47,8 @@ def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> 
     queue_status = status(queue, now)
     counters, entries = queue.counters, queue.lifecycle.entries
     messages = [
-        _message(queue, place, log.journal.files, now)
-        for place in islice(entries.places(), _MAX_MESSAGES)
+        _message(queue, offset, log.journal.files, now)
+        for offset in islice(entries.offsets(), _MAX_MESSAGES)
     ]
     oldest = log.last_txid + 1 if queue_status.oldest_txid is None else queue_status.oldest_txid
     return {
@@ -146,8 +146,8 @@ def _cursors(
 
 def _last_delivered(queue: Queue) -> int:
     """Return the txid of the most recent delivery among leased messages; 0 for none."""
-    place = next(reversed(queue.lifecycle.leases.by_place), None)
-    return 0 if place is None else queue.lifecycle.entries.txid(place)
+    offset = next(reversed(queue.lifecycle.leases.by_offset), None)
+    return 0 if offset is None else queue.lifecycle.entries.txid(offset)
 
 
 def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
@@ -164,20 +164,20 @@ def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
 
 
 def _message(
-    queue: Queue, place: int, files: tuple[JournalFile, ...], now: int
+    queue: Queue, offset: int, files: tuple[JournalFile, ...], now: int
 ) -> dict[str, object]:
     entries = queue.lifecycle.entries
-    message_status = message(queue, place)
-    txid, state = entries.txid(place), entries.state(place)
+    message_status = message(queue, offset)
+    txid, state = entries.txid(offset), entries.state(offset)
     shown: dict[str, object] = {
         "txid": txid,
-        "bookmark": bookmark_of(queue, place),
+        "bookmark": bookmark_of(queue, offset),
         "journal": _journal(files, txid),
         "deliverable": int(state in VISIBLE),
-        "age": max(now - entries.recorded_at(place), 0) / _SECOND,
-        "locally_owned": int(not entries.owner(place)),
+        "age": max(now - entries.recorded_at(offset), 0) / _SECOND,
+        "locally_owned": int(not entries.owner(offset)),
         # it is stored as one more: `stored_priority`
-        "priority": max(entries.priority(place) - 1, 0),
+        "priority": max(entries.priority(offset) - 1, 0),
     }
     if message_status is not None and message_status.leased_at is not None:
         shown["leased_to"] = message_status.leased_to

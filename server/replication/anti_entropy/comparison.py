@@ -63,7 +63,7 @@ from server.storage.journal.publisher_table import publisher_part
 MAX_DIFFERENCES: Final = 10_000
 """Differences of a topic that are listed; more are only counted."""
 MAX_COMPARED_KEYS: Final = 131_072
-"""Keys that are verified; with more, the result does not report the topic as in step."""
+"""Keys that are verified; with more, the result does not report the topic as equal."""
 MAX_LISTED_KEYS: Final = 262_144
 """Records in a list."""
 RESPONSE_TIMEOUT_US: Final = 60_000_000
@@ -126,7 +126,7 @@ class ComparisonResult(NamedTuple):
     txids: tuple[int, int]
 
     @property
-    def is_in_step(self) -> bool:
+    def is_equal(self) -> bool:
         """True if no key differs, and none is unclear."""
         return not (self.differing or self.unclear)
 
@@ -415,15 +415,15 @@ def _key_batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
         yield batch
 
 
-def prevails(one: RecordState, other: RecordState, repairs: frozenset[int]) -> bool:
+def prevails(state: RecordState, other: RecordState, repairs: frozenset[int]) -> bool:
     """Return whether a repair keeps one state, and publishes it again, rather than the other.
 
     Args:
-        one: the one.
+        state: the state that may be kept.
         other: the other.
         repairs: the publishers' parts of the repairs of the two instances; see `publisher_part`.
     """
-    return _rank(one, repairs) > _rank(other, repairs)
+    return _rank(state, repairs) > _rank(other, repairs)
 
 
 def _rank(state: RecordState, repairs: frozenset[int]) -> tuple[bool, bool, int, int, int]:

@@ -183,7 +183,7 @@ class AntiEntropyCoordinator:
 
     def _make_outbound_check(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
         if peer.destination is None:
-            return _nothing_goes
+            return _sends_no_topic
         own = self._replication.description
         return goes_from(own, peer.description, peer.destination, sow.type_name)
 
@@ -431,5 +431,5 @@ class AntiEntropyCoordinator:
         )
 
 
-def _nothing_goes(_name: str) -> bool:
+def _sends_no_topic(_name: str) -> bool:
     return False

@@ -267,10 +267,10 @@ def unpack(data: bytes) -> ComparisonMessage:
     except MSGPACK_ERRORS as problem:
         raise ComparisonMessageError(str(problem)) from problem
     lists = {
-        KeyListResponse: lambda one: (one.keys, one.digests),
-        StateRequest: lambda one: (one.keys, one.states),
-        StateResponse: lambda one: (one.states, one.received),
-        RepublishRequest: lambda one: (one.keys, one.digests),
+        KeyListResponse: lambda each: (each.keys, each.digests),
+        StateRequest: lambda each: (each.keys, each.states),
+        StateResponse: lambda each: (each.states, each.received),
+        RepublishRequest: lambda each: (each.keys, each.digests),
     }.get(type(message))
     if lists is not None:
         first, second = lists(message)

@@ -36,7 +36,7 @@ class TopicComparison:
     failure: str = ""
 
     @property
-    def is_in_step(self) -> bool:
+    def is_equal(self) -> bool:
         """True if the records are the same."""
         return not (self.differing or self.unclear or self.failure)
 

@@ -124,7 +124,7 @@ def goes_from(
         topics = [
             (TopicPattern(one, message_type, is_expression=False),) for one in (name, *keepers)
         ]
-        return bool(coverages) and all(any(map(one.covers, topics)) for one in coverages)
+        return bool(coverages) and all(any(map(coverage.covers, topics)) for coverage in coverages)
 
     return is_sent
 

@@ -97,11 +97,11 @@ class ReplicationApplier:
         result = RecorderResult(0)
         for part in _recordable_parts(entries):
             part_result = self._record_multi_topic(part, source)
-            result = _combined(result, part_result)
+            result = _merge_results(result, part_result)
             if part_result.processed_count < len(part.data):
                 remaining = part.pick(range(part_result.processed_count, len(part.data)))
                 part_result = self._record_by_topic(remaining, source)
-                result = _combined(result, part_result)
+                result = _merge_results(result, part_result)
                 if part_result.processed_count < len(remaining.data):
                     break
         return result
@@ -150,7 +150,7 @@ class ReplicationApplier:
             arrivals = ReplicatedBatch(part, client_hash(source.name))
             self._record_batch(arrivals, source.name)
             self._error_log.report_batch(arrivals, source.name)
-            result = _combined(result, arrivals.outcome)
+            result = _merge_results(result, arrivals.outcome)
             if arrivals.problem is not None:
                 break
         return result
@@ -213,7 +213,7 @@ class ReplicationApplier:
         raise NotRecordedError("the topic is not in the TransactionLog of this instance")
 
 
-def _combined(earlier: RecorderResult, later: RecorderResult) -> RecorderResult:
+def _merge_results(earlier: RecorderResult, later: RecorderResult) -> RecorderResult:
     """Return the joint outcome of some entries, and of later ones."""
     first, last = earlier.first_txid or later.first_txid, later.last_txid or earlier.last_txid
     return RecorderResult(earlier.processed_count + later.processed_count, first, last)
@@ -222,7 +222,7 @@ def _combined(earlier: RecorderResult, later: RecorderResult) -> RecorderResult:
 def _recordable_parts(entries: BatchColumns) -> Iterator[BatchColumns]:
     """Yield parts that one step can record, with either messages or other entries only."""
     kinds = entries.kinds
-    if _are_recorded_together(kinds):
+    if _can_record_together(kinds):
         parts = iter([(0, len(kinds))])
     else:
         parts = rows(kind in MESSAGES for kind in kinds)
@@ -231,16 +231,14 @@ def _recordable_parts(entries: BatchColumns) -> Iterator[BatchColumns]:
             yield entries.pick(range(first, min(first + APPLY_BATCH_SIZE, end)))
 
 
-def _are_recorded_together(kinds: EntryColumn) -> bool:
+def _can_record_together(kinds: EntryColumn) -> bool:
     """Return whether all entries are messages, or all of one other kind."""
     return isinstance(kinds, ConstantColumn) or MESSAGES.issuperset(kinds)
 
 
 def _batches(entries: BatchColumns) -> Iterator[BatchColumns]:
     """Yield consecutive entries with the same properties and kind; see `ReplicatedBatch`."""
-    if isinstance(entries.property_indexes, ConstantColumn) and _are_recorded_together(
-        entries.kinds
-    ):
+    if isinstance(entries.property_indexes, ConstantColumn) and _can_record_together(entries.kinds):
         yield entries
         return
     kinds = (JournalEntryKind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)

@@ -48,7 +48,7 @@ that is dropped; if there is a destination, send the return value of
     PositionResponse -> `sender.resume(frame)`; DedupState -> `sender.process_dedup_state(frame)`;
                         both return `ResumePosition` when sending begins, with the range of missing
                         entries
-    ReplicationBatch -> `receiver.receive_batch(frame)`; while `receiver.is_stalled`, read nothing
+    ReplicationBatch -> `receiver.receive_batch(frame)`; while `receiver.is_blocked`, read nothing
                         from that link, and retry `resume_batch()` periodically
     SkippedRanges    -> `receiver.record_skipped(frame)`
     Ack              -> `sender.process_ack(frame)`

@@ -36,7 +36,7 @@ cdef enum:
 
 
 def pack(bytes records, ways, int64_t now):
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, sent = 0, place, size = 0
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, sent = 0, index, size = 0
     cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
     cdef uint64_t *values = <uint64_t *>malloc(COLUMNS * 8 * (count + 1))
     cdef uint8_t *packed = <uint8_t *>malloc(COLUMNS * (9 + 8 * count))
@@ -48,7 +48,7 @@ def pack(bytes records, ways, int64_t now):
     try:
         if values == NULL or packed == NULL:
             raise MemoryError
-        for place in range(count):
+        for index in range(count):
             topic, origin = load_u32(record + TOPIC), load_u32(record + ORIGIN)
             if (topic << 32 | origin) != name:
                 name = topic << 32 | origin
@@ -85,8 +85,8 @@ def pack(bytes records, ways, int64_t now):
             record += SIZE
         if sent:
             pieces.append((begin, end))
-            for place in range(COLUMNS):
-                size += pack_column(packed + size, values + place * count, sent)
+            for index in range(COLUMNS):
+                size += pack_column(packed + size, values + index * count, sent)
         columns = PyBytes_FromStringAndSize(<char *>packed, size)
     finally:
         free(values)
@@ -114,11 +114,11 @@ cdef inline uint64_t left(const uint8_t *record, int64_t now) noexcept nogil:
 
 cdef Py_ssize_t pack_column(uint8_t *to, const uint64_t *values, Py_ssize_t count) noexcept nogil:
     cdef uint64_t first = values[0], differing = 0, gaps = 0, bits = 0
-    cdef Py_ssize_t place
-    for place in range(count):
-        differing |= values[place] ^ first
-        gaps |= values[place] ^ (first + <uint64_t>place)
-        bits |= values[place]
+    cdef Py_ssize_t index
+    for index in range(count):
+        differing |= values[index] ^ first
+        gaps |= values[index] ^ (first + <uint64_t>index)
+        bits |= values[index]
     # The last comparison keeps first + count below 2**64.
     if not differing or (not gaps and first <= ~<uint64_t>count):
         to[0] = CONSECUTIVE if differing else SAME
@@ -126,15 +126,15 @@ cdef Py_ssize_t pack_column(uint8_t *to, const uint64_t *values, Py_ssize_t coun
         return 9
     if bits < 1 << 8:
         to[0] = EACH_U8
-        for place in range(count):
-            to[1 + place] = <uint8_t>values[place]
+        for index in range(count):
+            to[1 + index] = <uint8_t>values[index]
         return 1 + count
     if bits >> 32 == 0:
         to[0] = EACH_U32
-        for place in range(count):
-            store_u32(to + 1 + 4 * place, <uint32_t>values[place])
+        for index in range(count):
+            store_u32(to + 1 + 4 * index, <uint32_t>values[index])
         return 1 + 4 * count
     to[0] = EACH_U64
-    for place in range(count):
-        store_u64(to + 1 + 8 * place, values[place])
+    for index in range(count):
+        store_u64(to + 1 + 8 * index, values[index])
     return 1 + 8 * count

@@ -132,7 +132,7 @@ class HeartbeatFrame(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class PositionRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A source asks for its destination's position.
+    """A source requests the position of its destination.
 
     Attributes:
         stream: identifies the source's log and the part of it that is replicated: a cursor belongs

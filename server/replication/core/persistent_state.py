@@ -166,7 +166,7 @@ class DedupWindowRecovery:
         if not batch.origin.path:  # entries numbered by this log only are not from others
             rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
         for client, positions in by_client([row[CLIENT] for row in rows]):
-            selected = [rows[place] for place in positions]
+            selected = [rows[index] for index in positions]
             sequences = compact_column([row[SEQUENCE] for row in selected])
             txids = selected[0][TXID], selected[-1][TXID]
             checksums = [row[BODY_CRC] for row in selected]

@@ -86,7 +86,7 @@ class ReplicationReceiver:
         max_units: parts of lanes that are kept apart while they wait for other instances.
 
     Attributes:
-        is_stalled: the log has not accepted all of a batch; nothing more may be received before
+        is_blocked: the log has not accepted all of a batch; nothing more may be received before
             `resume_batch` has been called with success.
     """
 
@@ -230,7 +230,7 @@ class ReplicationReceiver:
         return self._received_txid
 
     @property
-    def is_stalled(self) -> bool:
+    def is_blocked(self) -> bool:
         """True if the log has not accepted all of a batch: `resume_batch` must be called next."""
         return self._current_batch is not None
 
@@ -240,14 +240,16 @@ class ReplicationReceiver:
         """Process a batch: a part of the source's log.
 
         Returns:
-            The counts of its entries; when the receiver `is_stalled` afterwards, of those processed
+            The counts of its entries; when the receiver `is_blocked` afterwards, of those processed
             so far.
 
         Raises:
             ReplicationProtocolError: it is not the expected next batch, or is invalid.
         """
-        if self._source is None or self.is_stalled:
-            raise ReplicationProtocolError("batch out of turn")
+        if self._source is None or self.is_blocked:
+            raise ReplicationProtocolError(
+                "unexpected batch: no position was requested, or the one before waits"
+            )
         if batch.is_late:
             if batch.upto > self._received_txid:
                 raise ReplicationProtocolError(
@@ -288,8 +290,10 @@ class ReplicationReceiver:
         Raises:
             ReplicationProtocolError: it arrives in a wrong state, or is invalid.
         """
-        if self._source is None or self.is_stalled:
-            raise ReplicationProtocolError("SkippedRanges out of turn")
+        if self._source is None or self.is_blocked:
+            raise ReplicationProtocolError(
+                "unexpected SkippedRanges: no position was requested, or a batch waits"
+            )
         if any(first > last for first, last in frame.ranges):
             raise ReplicationProtocolError("invalid range in SkippedRanges")
         self._skipped_ranges = Ranges(frame.ranges)
@@ -421,7 +425,7 @@ class ReplicationReceiver:
     def _process_duplicates(
         self, entries: BatchColumns, positions: Sequence[int], source: PeerInstance
     ) -> None:
-        """Count duplicates, check that their bodies are equal, and wait until they are settled."""
+        """Drop duplicates: count them, compare their bodies, and wait until they are settled."""
         conflicts = list(self._batch_counts.conflicts)
         duplicates_by_publishers: dict[tuple[JournalTopic, str, str], list[tuple[int, int]]] = {}
         for position in positions:

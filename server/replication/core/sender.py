@@ -192,7 +192,7 @@ class ReplicationSender:
                 f" {self._resync_end_txid}"
             )
         if frame.ack is not None:
-            _check(frame.ack, frame.after)
+            _validate_ack(frame.ack, frame.after)
             self._in_flight_entries.resume(frame.after, frame.ack)
         if any(first > last for first, last in frame.owed):
             raise ReplicationProtocolError("invalid skipped range in PositionResponse")
@@ -458,7 +458,7 @@ class ReplicationSender:
         """
         if self.state is not SenderState.SENDING:
             raise ReplicationProtocolError("ack before any batch")
-        _check(ack, self._sent_txid)
+        _validate_ack(ack, self._sent_txid)
         while self._unstored_batches and self._unstored_batches[0][0] <= ack.stored:
             self._unstored_bytes -= self._unstored_batches.popleft()[1]
         self._in_flight_entries.process_ack(ack)
@@ -544,7 +544,7 @@ class ReplicationSender:
         return min(self.settled_txid, self.stored_txid) + 1
 
 
-def _check(ack: Ack, max_txid: int) -> None:
+def _validate_ack(ack: Ack, max_txid: int) -> None:
     """Validate an acknowledgement.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Entries that a source owes a destination: it could not read them in its log.
+"""Entries that a source has skipped for a destination: it could not read them in its log.
 
 A sender that reaches a damaged entry stops in front of it, for it may be repaired within a moment.
 If no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then

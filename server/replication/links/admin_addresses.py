@@ -59,7 +59,7 @@ def reported_admin_location(description: InstanceDescription) -> AdminLocation:
         return parse_admin_location(admin.external, is_secure=admin.is_secure)
     if admin.host is None or _is_any(admin.host) or _is_local(admin.host):
         return NO_ADMIN_LOCATION
-    return parse_admin_location(_joined(admin.host, admin.port), is_secure=admin.is_secure)
+    return parse_admin_location(_format_address(admin.host, admin.port), is_secure=admin.is_secure)
 
 
 def peer_admin_location(description: InstanceDescription, host: str) -> AdminLocation:
@@ -76,7 +76,7 @@ def peer_admin_location(description: InstanceDescription, host: str) -> AdminLoc
         return NO_ADMIN_LOCATION  # reachable only from its own machine
     if admin.host is not None and not _is_any(admin.host) and not _is_local(admin.host):
         return NO_ADMIN_LOCATION  # the reported address is invalid
-    return parse_admin_location(_joined(host, admin.port), is_secure=admin.is_secure)
+    return parse_admin_location(_format_address(host, admin.port), is_secure=admin.is_secure)
 
 
 def best_admin_location(locations: Iterable[AdminLocation]) -> AdminLocation:
@@ -94,7 +94,7 @@ def host_of(address: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
-def _joined(host: str, port: int) -> str:
+def _format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

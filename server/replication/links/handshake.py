@@ -133,7 +133,7 @@ def description_for_peer(
         stored=tuple(filter(shared.includes_stored, own.stored)),
         destinations=tuple(item for item in destinations if item.topics),
         admin=None if admission.is_unverified_user else own.admin,
-        read={name: place for name, place in own.read.items() if name == peer.name},
+        read={name: position for name, position in own.read.items() if name == peer.name},
     )
     return msgspec.msgpack.encode(description)
 
@@ -161,13 +161,13 @@ class _SharedTopics:
             if one.name == destination
             for topic in one.topics
         }
-        self._sent_expressions = [one for one in self._sent_topics if one.is_expression]
+        self._sent_expressions = [topic for topic in self._sent_topics if topic.is_expression]
         self._peer_topics = {
             *(one.selection for one in peer.logged),
             *(one.selection for one in peer.stored),
-            *(topic.selection for one in peer.destinations for topic in one.topics),
+            *(topic.selection for other in peer.destinations for topic in other.topics),
         }
-        self._peer_expressions = [one for one in self._peer_topics if one.is_expression]
+        self._peer_expressions = [topic for topic in self._peer_topics if topic.is_expression]
         self._admission = admission
 
     def includes(self, selection: TopicPattern) -> bool:
@@ -177,13 +177,13 @@ class _SharedTopics:
         """
         if selection in self._peer_topics or selection in self._sent_topics:
             return True
-        if any(one.overlaps(selection) for one in self._sent_expressions):
+        if any(each.overlaps(selection) for each in self._sent_expressions):
             return True
         if selection.is_expression and any(
             map(selection.includes, (*self._peer_topics, *self._sent_topics))
         ):
             return True
-        is_named_by_peer = any(one.overlaps(selection) for one in self._peer_expressions)
+        is_named_by_peer = any(each.overlaps(selection) for each in self._peer_expressions)
         topic = JournalTopic(selection.message_type, selection.name)
         return is_named_by_peer and self._admission.may_replicate(topic)
 
@@ -193,7 +193,9 @@ class _SharedTopics:
         return self.includes(topic.selection) or (
             pattern is not None
             and any(
-                matches(pattern, one.name) for one in self._peer_topics if not one.is_expression
+                matches(pattern, topic.name)
+                for topic in self._peer_topics
+                if not topic.is_expression
             )
         )
 
@@ -243,11 +245,11 @@ def validate(
     own: InstanceDescription, destination: str, peer: InstanceDescription
 ) -> Sequence[TopologyFinding]:
     """Return the validation errors that prevent replication to a destination."""
-    findings = check_link(own, _find(own, destination), peer)
+    findings = check_link(own, _find_destination(own, destination), peer)
     return [finding for finding in findings if finding.is_error]
 
 
-def _find(own: InstanceDescription, name: str) -> Destination:
+def _find_destination(own: InstanceDescription, name: str) -> Destination:
     return next(destination for destination in own.destinations if destination.name == name)
 
 

@@ -89,9 +89,9 @@ class InboundReplication:
     # received frames
 
     @property
-    def is_stalled(self) -> bool:
+    def is_blocked(self) -> bool:
         """True if the log has not accepted all of a batch: `resume_batch` must be called next."""
-        return self._receiver.is_stalled
+        return self._receiver.is_blocked
 
     def receive_batch(self, batch: ReplicationBatch) -> None:
         """Append a batch to the log.
@@ -114,7 +114,7 @@ class InboundReplication:
     def resume_batch(self) -> bool:
         """Continue with a batch accepted in part by the log; return whether it is complete."""
         self._record_conflicts(self._receiver.resume_batch())
-        if self.is_stalled:
+        if self.is_blocked:
             self._link.wake_after(RETRY_INTERVAL_S)
             return False
         return True

@@ -441,8 +441,8 @@ class ReplicationLink:
         """Pause reading while the link cannot process more input, and resume it afterwards."""
         if self.stage is LinkStage.CLOSED:
             return
-        is_stalled = self._inbound is not None and self._inbound.is_stalled
-        must_pause = is_stalled or (
+        is_blocked = self._inbound is not None and self._inbound.is_blocked
+        must_pause = is_blocked or (
             self._is_queued and self._frame_reader.buffered_bytes > _MAX_BUFFERED_BYTES
         )
         if must_pause and not self._is_paused:
@@ -459,7 +459,7 @@ class ReplicationLink:
         """Process the next frame, if one is complete and allowed now; return whether one was."""
         if self._is_admission_pending:
             return False
-        if self._inbound is not None and self._inbound.is_stalled:
+        if self._inbound is not None and self._inbound.is_blocked:
             return self._inbound.resume_batch()
         frame = self._frame_reader.next_frame()
         if frame is None:

@@ -36,9 +36,9 @@ def link_peer_of(name: str, links: Sequence[ReplicationLink]) -> LinkPeer:
     description = links[0].description
     assert description is not None  # noqa: S101 - these links are open
     destinations = (link.destination for link in links if link.destination is not None)
-    sends = any(one.received_hello.sends for one in links)
+    sends = any(link.received_hello.sends for link in links)
     is_unverified_user = all(
-        one.admission is not None and one.admission.is_unverified_user for one in links
+        link.admission is not None and link.admission.is_unverified_user for link in links
     )
     return LinkPeer(
         name,

@@ -109,7 +109,7 @@ class MeshReporter:
 
     def _update_linked(self, peers: Iterable[LinkPeer]) -> list[Neighbour]:
         """Return the instances linked now, followed by those that were linked before."""
-        linked = {peer.name: _neighbour(peer) for peer in peers}
+        linked = {peer.name: _make_neighbour(peer) for peer in peers}
         earlier = {
             name: replace(neighbour, is_connected=False)
             for name, neighbour in self._linked_instances.items()
@@ -124,9 +124,9 @@ class MeshReporter:
         replication, spec = self._replication, destination.spec
         behind = max(replication.last_txid - destination.sender.reached_txid, 0)
         return LinkReport(
-            destination=_shown(spec.name),
+            destination=_truncate_text(spec.name),
             peer=destination.direction.peer,
-            group=_shown(destination.direction.group),
+            group=_truncate_text(destination.direction.group),
             sync_type=spec.sync_type,
             is_waited_for=spec.name in replication.ack_tracker.awaited_destinations,
             state=_state(destination),
@@ -140,7 +140,7 @@ class MeshReporter:
             bytes_behind=replication.bytes_behind(destination.sender.reached_txid) if behind else 0,
             seconds_behind=seconds,
             messages_out=destination.sender.sent_entries,
-            waits_for=_shown(_waits_for(destination)),
+            waits_for=_truncate_text(_wait_reason(destination)),
         )
 
 
@@ -155,11 +155,11 @@ def report_of(
         links: its destinations.
     """
     address, scheme = reported_admin_location(description)
-    name, group = description.name, _shown(description.group)
+    name, group = description.name, _truncate_text(description.group)
     return MeshReport(name, 0, 0, group, address, scheme == "https", neighbours, links)
 
 
-def _neighbour(peer: LinkPeer) -> Neighbour:
+def _make_neighbour(peer: LinkPeer) -> Neighbour:
     address, scheme = peer.admin_location
     return Neighbour(
         peer.name, peer.description.group, address, scheme == "https", is_connected=True
@@ -174,7 +174,7 @@ def _state(destination: ReplicationDestination) -> str:
     return REPLICATING if destination.sender.is_resynchronized else CATCHING_UP
 
 
-def _waits_for(destination: ReplicationDestination) -> str:
+def _wait_reason(destination: ReplicationDestination) -> str:
     """Return the reason why a destination makes no progress; empty if there is none."""
     sender = destination.sender
     if not destination.is_connected:
@@ -192,6 +192,6 @@ def _waits_for(destination: ReplicationDestination) -> str:
     return ""
 
 
-def _shown(text: str) -> str:
+def _truncate_text(text: str) -> str:
     """Return a text of the configuration or a log, cut to the maximum length in a report."""
     return text[:MAX_REPORT_TEXT_LENGTH]

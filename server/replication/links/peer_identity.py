@@ -96,15 +96,16 @@ class PeerIdentities:
         runs = self._runs.get(peer.instance)
         return runs is not None and runs[-1].nonce != peer.nonce
 
-    def may_have_ended(self, peer: Hello, asked_at: float) -> bool:
+    def may_have_ended(self, peer: Hello, requested_at: float) -> bool:
         """Return whether a run that has responded may have ended before the latest run began.
 
         Args:
             peer: its `Hello`.
-            asked_at: time of sending the frame to which it has responded, in seconds.
+            requested_at: time of sending the frame to which it has responded, in seconds.
         """
         return (
-            self.is_another_run(peer) and self._runs[peer.instance][-1].first_answer_s >= asked_at
+            self.is_another_run(peer)
+            and self._runs[peer.instance][-1].first_answer_s >= requested_at
         )
 
     def refusal(self, peer: Hello, *, has_answered: bool) -> str | None:

@@ -100,7 +100,7 @@ class LinkRegistry:
         self._links_by_peer: dict[str, list[ReplicationLink]] = {}
         self._watchers: list[Callable[[], None]] = []
         self._handlers: dict[str, PeerMessageHandler] = {}
-        self._default_handler: Callable[[str, str, str, bytes], None] = _ignore
+        self._default_handler: Callable[[str, str, str, bytes], None] = _drop_message
         self.register_handler(peer_identity.SUBJECT, replication.peer_identities.receive_notice)
         self._router: Final = MeshRouter(replication.instance, replication.nonce)
         self._last_tick_s = scheduler.elapsed()
@@ -166,7 +166,7 @@ class LinkRegistry:
 
     def reconnect(self, destination: str) -> bool:
         """Close the links to a destination, so that others are made; return whether one existed."""
-        links = [one for one in self._links if one.destination == destination]
+        links = [link for link in self._links if link.destination == destination]
         for link in links:
             link.close()
         return bool(links)
@@ -480,7 +480,7 @@ class LinkRegistry:
         others = [
             other_link
             for other_link in self._links_by_peer.get(hello.instance, ())
-            if _is_of(other_link, hello)
+            if _is_with_run(other_link, hello)
         ]
         if not link.is_outgoing and (
             others or self.replication.peer_identities.is_another_run(hello)
@@ -511,7 +511,7 @@ class LinkRegistry:
         name = link.received_hello.instance
         for other_link in list(self._links_by_peer.get(name, ())):
             if not (
-                _is_of(other_link, link.received_hello)
+                _is_with_run(other_link, link.received_hello)
                 and self._choose_connection(other_link, link) is ConnectionChoice.BOTH
             ):
                 other_link.close()
@@ -574,10 +574,10 @@ class LinkRegistry:
         self._send_routed(self._router.make_probes(self._now_us))
 
 
-def _is_of(link: ReplicationLink, hello: Hello) -> bool:
+def _is_with_run(link: ReplicationLink, hello: Hello) -> bool:
     """Return whether a link is with this run of an instance, and not with an earlier one."""
     return link.received_hello.nonce == hello.nonce
 
 
-def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:
+def _drop_message(_to: str, _sender: str, _subject: str, _body: bytes) -> None:
     """Drop the message: no callback is registered."""

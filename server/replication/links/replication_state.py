@@ -34,7 +34,7 @@ from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLoc
 from server.replication.links.handshake import PeerIntroduction
 from server.replication.links.link_events import LinkDirection, LinkEvent, LinkEvents
 from server.replication.links.peer_identity import PeerIdentities
-from server.storage.journal.runs import place_number, run_at
+from server.storage.journal.runs import log_run_hash, run_at
 from server.util.clock import ElapsedMicroseconds, WallMicroseconds
 from server.util.counters import TrafficCounter
 
@@ -182,7 +182,7 @@ class ReplicationState:
         self._log = log
         # valid until `awaited_destinations` changes
         self._awaited_topics: dict[JournalTopic, bool] = {}
-        self._wake_links: Callable[[], None] = _nothing
+        self._wake_links: Callable[[], None] = _no_wake
         # late destinations that were not downgraded at the last attempt
         self._retained_destinations: list[str] = []
         self.ack_tracker: Final = AcknowledgementTracker(
@@ -306,7 +306,7 @@ class ReplicationState:
             txid: an entry of this log. The result holds for this log up to there.
 
         Returns:
-            For each log a number that identifies it and a run of its instance (`place_number`), and
+            For each log a number that identifies it and a run of its instance (`log_run_hash`), and
             the txid of its last entry before the position; 0 if that is not known.
         """
         positions = {
@@ -321,7 +321,7 @@ class ReplicationState:
             if position is not None:
                 log, last = position
                 positions[log] = last, receiver.run_at(last) or 0
-        return [(place_number(log, run), last) for log, (last, run) in positions.items()]
+        return [(log_run_hash(log, run), last) for log, (last, run) in positions.items()]
 
     # settled entries
 
@@ -436,5 +436,5 @@ class ReplicationState:
         return self.ack_tracker.destination_lags()
 
 
-def _nothing() -> None:
+def _no_wake() -> None:
     """Do nothing: no links are registered."""

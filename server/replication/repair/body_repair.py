@@ -298,7 +298,7 @@ class PeerBodyRepair:
 
         def find() -> EntryBatch | None:
             try:
-                return _read(self._log.journal, request.client, request.sequence)
+                return _read_entry(self._log.journal, request.client, request.sequence)
             except (OSError, JournalUnreadableError):
                 return None
 
@@ -317,7 +317,7 @@ class PeerBodyRepair:
         self._responder.send_response(peer, find, make_response)
 
 
-def _read(journal: Journal, client: int, sequence: int) -> EntryBatch | None:
+def _read_entry(journal: Journal, client: int, sequence: int) -> EntryBatch | None:
     """Return the entry with a bookmark, as a batch of one; None if there is none."""
     txid = journal.find(client, sequence)
     if txid is None:

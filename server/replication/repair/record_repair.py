@@ -310,7 +310,7 @@ class PeerRecordRepair:
                     allowed[key] = self._links.may_receive(peer, *key)
                 if allowed[key]:
                     entries.append(candidate.description)
-            return _ENCODER.encode(EntryInfoResponse(request.first, _fitting_in_message(entries)))
+            return _ENCODER.encode(EntryInfoResponse(request.first, _limit_message_size(entries)))
 
         self._responder.send_response(peer, find, make_response)
 
@@ -443,7 +443,7 @@ def _find_candidates(
         for batch in cursor.read_entry_range(_BATCH_SIZE).batches():
             path = hops(batch.origin.path)
             is_published_there = bool(path) and path[0].name == requester
-            for info, txid in _descriptions(batch):
+            for info, txid in _describe_entries(batch):
                 candidate = _CandidateEntry(batch.topic, batch.origin.path, info)
                 if not is_published_there:
                     likely.append((max(low - txid, txid - high, 0), candidate))
@@ -462,7 +462,7 @@ def _find_any(journal: Journal, names: Iterable[tuple[int, int]]) -> int | None:
     return next((txid for txid in txids if txid is not None), None)
 
 
-def _descriptions(batch: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
+def _describe_entries(batch: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
     topic, origin = pack_topic(batch.topic), pack_origin(batch.origin)
     for row in batch.rows:
         is_published_here = not batch.origin.path and row[SEQUENCE] != row[TXID]
@@ -482,7 +482,7 @@ def _descriptions(batch: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
         yield description, row[TXID]
 
 
-def _fitting_in_message(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
+def _limit_message_size(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
     size, fitting = 0, []
     for description in descriptions:
         size += len(_ENCODER.encode(description))

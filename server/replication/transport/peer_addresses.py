@@ -58,7 +58,7 @@ def comes_from(peer: str, hosts: Iterable[str], addresses: HostAddresses) -> boo
     peer_address = _without_zone(peer)
     known_addresses = frozenset[IpAddress]().union(*(addresses.get(host, ()) for host in hosts))
     return peer_address in known_addresses or (
-        peer_address.is_loopback and any(one.is_loopback for one in known_addresses)
+        peer_address.is_loopback and any(address.is_loopback for address in known_addresses)
     )
 
 

@@ -199,21 +199,23 @@ class HttpUserEntitlement:
         cached = self.cache.get(user)
         if cached is not None:
             return cached
-        asked_at = self.cache.invalidation_count
+        requested_at = self.cache.invalidation_count
         future = self.service.request_permissions(
             LogonCredentials(user, "", explicit=True), sends_proof=False
         )
-        return mapped(future, lambda response: self._on_response(user, response, asked_at))
+        return mapped(future, lambda response: self._on_response(user, response, requested_at))
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""
         self.service.forget()
         self.cache.forget(user)
 
-    def _on_response(self, user: str, response: PermissionResponse, asked_at: int) -> Permissions:
+    def _on_response(
+        self, user: str, response: PermissionResponse, requested_at: int
+    ) -> Permissions:
         if response.document is None:
             return ConstantPermissions(Permit(False, rule=response.refusal or response.problem))
-        self.cache.store(user, response.document, asked_at)
+        self.cache.store(user, response.document, requested_at)
         return response.document
 
 

@@ -141,16 +141,16 @@ class HttpPermissionCache:
         """Return the permissions of a user; None if they are unknown."""
         return self._documents.get(user)
 
-    def store(self, user: str, document: PermissionDocument, asked_at: int) -> None:
+    def store(self, user: str, document: PermissionDocument, requested_at: int) -> None:
         """Store the permissions of a user.
 
         Args:
             user: the user.
             document: the permissions.
-            asked_at: `invalidation_count` at the time of the request; an answer from before a reset
-                is not stored.
+            requested_at: `invalidation_count` at the time of the request; an answer from before a
+                reset is not stored.
         """
-        if asked_at != self.invalidation_count:
+        if requested_at != self.invalidation_count:
             return
         self._documents[user] = document
         if len(self._documents) > _MAX_USERS:

@@ -38,5 +38,5 @@ class CorrelationIdTimestamper:
 
 def _iso_8601(seconds: float) -> str:
     """Return a time as UTC with microseconds: 2026-03-01T09:30:00.123456Z."""
-    moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
-    return moment.isoformat(timespec="microseconds") + "Z"
+    time = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return time.isoformat(timespec="microseconds") + "Z"

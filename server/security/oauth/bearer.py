@@ -210,12 +210,12 @@ class IssuerKeys:
             KeysError: no keys are available.
             BearerTokenError: no key matches.
         """
-        asked_s = self._clock()
-        if asked_s - self._read_at >= self._source.fresh_seconds:
-            await self._refresh(asked_s)
+        requested_s = self._clock()
+        if requested_s - self._read_at >= self._source.fresh_seconds:
+            await self._refresh(requested_s)
         keys = self._matching_keys(kid, algorithm)
         if not keys:
-            await self._refresh(asked_s)
+            await self._refresh(requested_s)
             keys = self._matching_keys(kid, algorithm)
         if self._clock() - self._read_at > self._source.max_age_seconds:
             raise KeysError(f"there are no keys of {self._source}, or too old ones")
@@ -230,10 +230,13 @@ class IssuerKeys:
             if key.can_verify(algorithm) and (kid is None or key.kid == kid)
         ]
 
-    async def _refresh(self, asked_s: float) -> None:
+    async def _refresh(self, requested_s: float) -> None:
         """Read the keys, unless another call has read them since, or the pause is not over."""
         async with self._lock:
-            if self._tried_at >= asked_s or asked_s - self._tried_at < self._source.retry_seconds:
+            if (
+                self._tried_at >= requested_s
+                or requested_s - self._tried_at < self._source.retry_seconds
+            ):
                 return
             try:
                 text = await self._source.read()

@@ -200,14 +200,14 @@ class QueueScan:
         lifecycle = core.lifecycle
         self._leases: Final[Mapping[int, _Lease]] = (
             {
-                place: _Lease(lease.slot.consumer.name, lease.expires_at)
-                for place, lease in lifecycle.leases.by_place.items()
+                offset: _Lease(lease.slot.consumer.name, lease.expires_at)
+                for offset, lease in lifecycle.leases.by_offset.items()
             }
             if wanted & {Metadata.LEASE_UNTIL, Metadata.CONSUMER, Metadata.ATTEMPTS}
             else {}
         )
         self._deliveries: Final[Mapping[int, int]] = (
-            {place: one.deliveries for place, one in lifecycle.all_attempts.items()}
+            {offset: one.deliveries for offset, one in lifecycle.all_attempts.items()}
             if Metadata.ATTEMPTS in wanted
             else {}
         )
@@ -262,8 +262,8 @@ class QueueScan:
         self, records: Sequence[Record], indexes: Sequence[int]
     ) -> Mapping[Metadata, pa.Array]:
         arrays: dict[Metadata, pa.Array] = {}
-        places: list[int] = self._contents.places[indexes].tolist() if indexes else []
-        leases = [self._leases.get(place) for place in places]
+        offsets: list[int] = self._contents.offsets[indexes].tolist() if indexes else []
+        leases = [self._leases.get(offset) for offset in offsets]
         for metadata in self._metadata:
             match metadata:
                 case Metadata.STATE:
@@ -281,8 +281,8 @@ class QueueScan:
                     arrays[metadata] = pa.array(ends, SqlType.TIMESTAMPTZ.arrow_type)
                 case Metadata.ATTEMPTS:
                     counts = [
-                        self._deliveries.get(place, 0) + (lease is not None)
-                        for place, lease in zip(places, leases, strict=True)
+                        self._deliveries.get(offset, 0) + (lease is not None)
+                        for offset, lease in zip(offsets, leases, strict=True)
                     ]
                     arrays[metadata] = pa.array(counts, pa.int64())
                 case _:

@@ -202,20 +202,20 @@ class SessionStatistics:
             if bound.sign in ("<", "<=", "="):
                 last = min(last, moment + _SLACK_MS)
         rows: list[EntryRow] = []
-        place = first, -1
+        start = first, -1
         while request.limit is None or len(rows) < request.limit:
             if self._is_cancelled():
                 raise ScanCancelledError("the query was cancelled")
-            query = thread.query(lambda history: history.rows(resource, place, last))  # noqa: B023 - answered before the next one
+            query = thread.query(lambda history: history.rows(resource, start, last))  # noqa: B023 - answered before the next one
             try:
                 page = query.result(_READ_TIMEOUT_S)
             except (ReaderBusyError, sqlite3.Error, CancelledError, TimeoutError) as error:
                 query.cancel()
                 raise ScanError(f"the statistics cannot be read: {error}") from None
             rows += page.rows
-            if page.next_place is None:
+            if page.next_start is None:
                 break
-            place = page.next_place
+            start = page.next_start
             if len(rows) * (len(resource.fields) + 2) * _VALUE_BYTES > self._max_bytes:
                 raise ScanTooLargeError(
                     f"the samples that the query reads take more than {self._max_bytes >> 20} MB"

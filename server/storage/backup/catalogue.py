@@ -83,8 +83,8 @@ def newest_backup(directory: Path, instance: str) -> StoredBackup | None:
         OSError: the directory cannot be read.
     """
     backups = list_backups(directory)
-    complete = (one for one in reversed(backups) if one.manifest is not None)
-    return next((one for one in complete if _instance_of(one) == instance), None)
+    complete = (backup for backup in reversed(backups) if backup.manifest is not None)
+    return next((candidate for candidate in complete if _instance_of(candidate) == instance), None)
 
 
 def _instance_of(backup: StoredBackup) -> str:
@@ -125,8 +125,8 @@ def expire_backups(
     Raises:
         OSError: a backup cannot be removed.
     """
-    backups = [one for one in list_backups(directory) if one.id != newest.id]
-    complete = [one for one in backups if _instance_of(one) == newest.instance]
+    backups = [candidate for candidate in list_backups(directory) if candidate.id != newest.id]
+    complete = [backup for backup in backups if _instance_of(backup) == newest.instance]
     expired = _expired(complete, retention)
     for backup in backups:
         if backup.id in expired or _is_abandoned(backup, newest.instance):
@@ -141,15 +141,15 @@ def _expired(backups: Sequence[StoredBackup], retention: BackupRetention) -> set
         return set()
     kept: set[str] = set()
     if keep is not None:
-        kept.update(one.id for one in backups[max(len(backups) - max(keep - 1, 0), 0) :])
+        kept.update(backup.id for backup in backups[max(len(backups) - max(keep - 1, 0), 0) :])
     if keep_days is not None:
         limit = datetime.fromtimestamp(time.time(), UTC) - timedelta(days=keep_days)
         kept.update(
-            one.id
-            for one in backups
-            if one.manifest is not None and parse_utc(one.manifest.finished) >= limit
+            backup.id
+            for backup in backups
+            if backup.manifest is not None and parse_utc(backup.manifest.finished) >= limit
         )
-    return {one.id for one in backups} - kept
+    return {backup.id for backup in backups} - kept
 
 
 def _is_abandoned(backup: StoredBackup, instance: str) -> bool:

@@ -68,12 +68,12 @@ def find_last_txid(directory: Path, manifest: BackupManifest, until: str) -> int
     bookmark = _BOOKMARK.fullmatch(until)
     if bookmark is not None:
         return _find_bookmark(directory, manifest, int(bookmark[1]), int(bookmark[2]))
-    moment = parse_moment(_SEPARATORS.sub("", until))
-    if moment is None:
+    until_ns = parse_moment(_SEPARATORS.sub("", until))
+    if until_ns is None:
         raise PointInTimeError(
             f"{until} is neither a time such as 20261130T120000Z nor a bookmark such as 71|42|"
         )
-    return _find_moment(directory, manifest, moment // _NANOSECONDS_IN_MICROSECOND)
+    return _find_moment(directory, manifest, until_ns // _NANOSECONDS_IN_MICROSECOND)
 
 
 def _find_bookmark(directory: Path, manifest: BackupManifest, client: int, sequence: int) -> int:
@@ -193,7 +193,7 @@ def cut_log(target: Path, manifest: BackupManifest, last_txid: int, check: Abort
         OSError: a journal cannot be read or written.
     """
     journals = _journals_of(manifest)
-    file = next(one for one in reversed(journals) if one.first_txid <= last_txid)
+    file = next(journal for journal in reversed(journals) if journal.first_txid <= last_txid)
     if last_txid >= file.last_txid and file.kind is BackupFileKind.LAST_JOURNAL:
         return
     journal_directory = (target / journals[-1].path).parent
@@ -210,7 +210,7 @@ def cut_log(target: Path, manifest: BackupManifest, last_txid: int, check: Abort
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    for one in {path, plain}:
-        one.unlink()
+    for obsolete in {path, plain}:
+        obsolete.unlink()
     journal_directory.mkdir(parents=True, exist_ok=True)
     temporary.rename(journal_directory / path.name.removesuffix(".gz"))

@@ -189,7 +189,7 @@ class BackupWriter:
             try:
                 self._add_closed_file(file.path, BackupFileKind.JOURNAL, txids)
             except FileNotFoundError:
-                current = next((one for one in journal.files if one.number == file.number), None)
+                current = next((each for each in journal.files if each.number == file.number), None)
                 if current is None:  # its removal had begun before the backup
                     return
                 file = current

@@ -134,10 +134,10 @@ class StepFinder:
             return
         previous = np.concatenate(([self.last_timestamp or times[0]], times[:-1]))
         self.last_timestamp = int(times[-1])
-        for place in np.flatnonzero(times < previous):
-            txid = int(txids[place])
+        for index in np.flatnonzero(times < previous):
+            txid = int(txids[index])
             if txid > self._known.last_txid:
-                self.found_steps.append(ClockStep(txid, int(times[place]) - int(previous[place])))
+                self.found_steps.append(ClockStep(txid, int(times[index]) - int(previous[index])))
 
 
 def pack_steps(steps: ClockSteps) -> bytes:

@@ -82,8 +82,8 @@ def _inflate(path: Path, limit: int) -> tuple[bytearray, bool]:
 def _until_damage(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterator[bytes]:
     """Yield the contents of a chunk before the byte at which decompression fails."""
     with contextlib.suppress(zlib.error):
-        for place in range(len(chunk)):
-            yield decompress(chunk[place : place + 1])
+        for index in range(len(chunk)):
+            yield decompress(chunk[index : index + 1])
 
 
 def open_source(path: Path) -> ByteSource:
@@ -125,12 +125,12 @@ def open_unknown(path: Path) -> JournalFileHandle:
             JournalFileHandle(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
         )
     source = FileSource(path)
-    return JournalFileHandle(source, _missing(source.read(0, PAGE), source.size))
+    return JournalFileHandle(source, _missing_bytes(source.read(0, PAGE), source.size))
 
 
 def _decompressed(path: Path) -> JournalFileHandle:
     data, is_whole = _inflate(path, _MAX_FILE_SIZE)
-    missing = _missing(bytes(data[:PAGE]), len(data))
+    missing = _missing_bytes(bytes(data[:PAGE]), len(data))
     padding = missing if missing < _MAX_FILE_SIZE else 0
     return JournalFileHandle(MemorySource(data, padding), missing, is_whole)
 
@@ -144,7 +144,7 @@ def _is_no_header(page: bytes) -> bool:
     return len(page) == PAGE and page.count(0) < PAGE // 2
 
 
-def _missing(page: bytes, size: int) -> int:
+def _missing_bytes(page: bytes, size: int) -> int:
     """Return the number of bytes by which a file is shorter than the size in its header page."""
     try:
         header = unpack_header(page)
@@ -163,12 +163,12 @@ def read_page(path: Path) -> bytes:
 
 def salvage_header(source: ByteSource, number: int, instance: str) -> JournalFileHeader | None:
     """Reconstruct the header of a file from its records; None if none of them is intact."""
-    for place in range(min(CHUNK, (source.size - PAGE) // RECORD_SIZE)):
-        record = source.read(source.size - RECORD_SIZE * (place + 1), RECORD_SIZE)
+    for index in range(min(CHUNK, (source.size - PAGE) // RECORD_SIZE)):
+        record = source.read(source.size - RECORD_SIZE * (index + 1), RECORD_SIZE)
         if len(record) == RECORD_SIZE and record[-4:] == crc32c(record[:-4]).to_bytes(4, "little"):
             row = RECORD.unpack(record)
-            if row[TXID] > place and any(record):
-                return JournalFileHeader(number, source.size, row[TXID] - place, row[1], instance)
+            if row[TXID] > index and any(record):
+                return JournalFileHeader(number, source.size, row[TXID] - index, row[1], instance)
     return None
 
 
@@ -320,16 +320,16 @@ class FileTable:
         """Note that a file has moved, or that it is full."""
         with self._lock:
             self.files = tuple(
-                replace(one, path=path or one.path, seal=seal or one.seal)
-                if one.number == number
-                else one
-                for one in self.files
+                replace(file, path=path or file.path, seal=seal or file.seal)
+                if file.number == number
+                else file
+                for file in self.files
             )
 
     def remove(self, number: int) -> None:
         """Forget a file that is removed."""
         with self._lock:
-            self.files = tuple(one for one in self.files if one.number != number)
+            self.files = tuple(file for file in self.files if file.number != number)
 
     def restore_first(self, file: JournalFile) -> None:
         """Add a file again that could not be removed; it was the first."""
@@ -338,7 +338,7 @@ class FileTable:
 
     def find(self, number: int) -> JournalFile | None:
         """Return the file with a number; None if there is none."""
-        return next((one for one in self.files if one.number == number), None)
+        return next((file for file in self.files if file.number == number), None)
 
     def find_by_txid(self, txid: int) -> JournalFile | None:
         """Return the file with an entry, or the first one after it; None if none exists yet."""

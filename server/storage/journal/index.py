@@ -130,24 +130,26 @@ def build_index(source: ByteSource, number: int, first_txid: int, count: int) ->
             has_extras = has_extras or bool(records["extras_length"].any())
             gap_record_count += int(np.count_nonzero(records["kind"] == JournalEntryKind.MISSING))
             for sequence_range in numbered(records):
-                _cover(
+                _extend_sequence_range(
                     clients,
                     sequence_range.client,
                     SequenceRange(sequence_range.first, sequence_range.last, sequence_range.time),
                 )
             continue
-        for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
+        for index, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # the bytes between its neighbours are taken for its body
-                starts[place] = middles[place] = end
+                starts[index] = middles[index] = end
                 continue
-            starts[place] = row[BODY_START]
-            middles[place] = row[BODY_START] + row[BODY_LENGTH]
+            starts[index] = row[BODY_START]
+            middles[index] = row[BODY_START] + row[BODY_LENGTH]
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
             has_extras = has_extras or row[EXTRAS_LENGTH] > 0
             gap_record_count += row[KIND] == JournalEntryKind.MISSING
             if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
                 timestamp, client, sequence = row[1:4]
-                _cover(clients, client, SequenceRange(sequence, sequence, timestamp))
+                _extend_sequence_range(
+                    clients, client, SequenceRange(sequence, sequence, timestamp)
+                )
     offsets = np.stack((starts, middles), axis=1).reshape(-1) if has_extras else starts
     definitions = read_names(source, first_txid, count)
     return JournalIndex(
@@ -155,7 +157,9 @@ def build_index(source: ByteSource, number: int, first_txid: int, count: int) ->
     )
 
 
-def _cover(clients: dict[int, SequenceRange], client: int, added: SequenceRange) -> None:
+def _extend_sequence_range(
+    clients: dict[int, SequenceRange], client: int, added: SequenceRange
+) -> None:
     known = clients.get(client)
     if known is not None:
         first, last = min(known.first, added.first), max(known.last, added.last)
@@ -182,8 +186,9 @@ def pack_index(index: JournalIndex) -> bytes:
     parts += [
         _name(number, pack_topic(topic)) for number, topic in index.definitions.topics.items()
     ]
-    parts += [_name(number, pack_origin(one)) for number, one in index.definitions.origins.items()]
-    rows = [(client, one.first, one.last, one.time) for client, one in index.clients.items()]
+    origins = index.definitions.origins
+    parts += [_name(number, pack_origin(origin)) for number, origin in origins.items()]
+    rows = [(client, span.first, span.last, span.time) for client, span in index.clients.items()]
     parts += [np.array(rows, _CLIENT).tobytes(), index.offsets.astype("<i8").tobytes()]
     data = b"".join(parts)
     return gzip.compress(with_checksum(data), _COMPRESSION, mtime=0)
@@ -225,7 +230,7 @@ def unpack_index(compressed: bytes) -> JournalIndex:
     rows = np.frombuffer(data, _CLIENT, clients, position)
     position += rows.nbytes
     sequence_ranges = {
-        int(one[0]): SequenceRange(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()
+        int(row[0]): SequenceRange(int(row[1]), int(row[2]), int(row[3])) for row in rows.tolist()
     }
     return JournalIndex(
         number,

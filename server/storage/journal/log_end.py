@@ -137,15 +137,15 @@ class _IntactSlots:
         """The offset in bytes after the last body."""
         return int(self._ends[-1])
 
-    def read_body(self, place: int) -> bytes:
+    def read_body(self, index: int) -> bytes:
         """Read the body with extras of one of the entries."""
-        start, end = int(self._starts[place]), int(self._ends[place])
+        start, end = int(self._starts[index]), int(self._ends[index])
         return self._source.read(start, end - start)
 
     def slots(self) -> Iterator[_RecordSlot]:
         """Yield the slots one by one."""
-        for place, row in enumerate(self.records.tolist()):
-            yield _RecordSlot(self.first + place, row, self.read_body(place))
+        for index, row in enumerate(self.records.tolist()):
+            yield _RecordSlot(self.first + index, row, self.read_body(index))
 
 
 def find_file_extent(
@@ -238,10 +238,10 @@ def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _Intact
         rows = read_rows(source, first_txid, start, stop)
         watermark = None if None not in rows else find_mark(source, first_txid, start, len(rows))
         for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
-            place = source.size - RECORD_SIZE * (number + 1)
-            if place < bodies_end:
+            record_offset = source.size - RECORD_SIZE * (number + 1)
+            if record_offset < bodies_end:
                 return  # bodies begin here: no more records
-            if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
+            if row is None or not bodies_end <= row[BODY_START] <= record_offset - _length(row):
                 has_watermark = watermark is not None and watermark.next_txid == first_txid + number
                 yield _RecordSlot(number, watermark=watermark if has_watermark else None)
                 continue
@@ -268,9 +268,9 @@ def _read_intact_slots(
     starts = records["body_start"].astype(np.int64)
     lengths = records["body_length"].astype(np.int64) + records["extras_length"]
     ends = starts + lengths
-    places = source.size - RECORD_SIZE * np.arange(start + 1, stop + 1)
+    record_offsets = source.size - RECORD_SIZE * np.arange(start + 1, stop + 1)
     before = np.concatenate(([bodies_end], ends[:-1]))
-    if not ((before <= starts) & (starts <= places - lengths)).all():
+    if not ((before <= starts) & (starts <= record_offsets - lengths)).all():
         return None
     checksums = np.ascontiguousarray(records["body_crc"])
     first = 0

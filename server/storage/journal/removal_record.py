@@ -124,9 +124,9 @@ class RemovalTracker:
         if after < record.first_txid - 1 or record.last_txid < first_txid - 1:
             return LastRemoval(first_txid - 1, 0)
         removals = (
-            one
-            for topic, one in record.topics.items()
-            if one.txid > after and topic_predicate(topic)
+            removal
+            for topic, removal in record.topics.items()
+            if removal.txid > after and topic_predicate(topic)
         )
         return max(removals, default=None)
 
@@ -137,10 +137,10 @@ def _last_messages(file: JournalFile, source: ByteSource) -> dict[JournalTopic, 
     last_removals: dict[JournalTopic, LastRemoval] = {}
     for _, block in scan_columns(source, file.seal.count if file.seal else 0):
         messages = block[np.isin(block["kind"], _MESSAGES)][::-1]
-        numbers, places = np.unique(messages["topic"], return_index=True)
-        for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
+        numbers, indexes = np.unique(messages["topic"], return_index=True)
+        for number, index in zip(numbers.tolist(), indexes.tolist(), strict=True):
             if number in topics:
-                last = messages[place]
+                last = messages[index]
                 last_removals.setdefault(
                     topics[number], LastRemoval(int(last["txid"]), int(last["timestamp"]))
                 )

@@ -129,8 +129,8 @@ def run_of(identity: int) -> int:
     return identity & _RUN_MASK
 
 
-def place_number(log: str, run: int) -> int:
-    """Return the number that stands for a log in bookmarks that name a place in a run.
+def log_run_hash(log: str, run: int) -> int:
+    """Return the number that stands for a log and a run in bookmarks that name positions.
 
     Args:
         log: the name of the log.
@@ -140,7 +140,7 @@ def place_number(log: str, run: int) -> int:
 
 
 class LogPositions:
-    """The bookmarks that name places in a log.
+    """The bookmarks that name positions in a log.
 
     The number of a run distinguishes logs of one instance, and every journal file has it. The name
     of the log may change when its first files are removed; it stands for entries without a run, and
@@ -160,22 +160,22 @@ class LogPositions:
         self._run_by_number: tuple[int, dict[int, int]] = (-1, {})
 
     def bookmark(self, txid: int) -> tuple[int, int]:
-        """Return a bookmark that names a place in the log, up to an entry.
+        """Return a bookmark that names a position in the log, up to an entry.
 
         Instead of a client hash it has a number for the log and for the run that has recorded the
         entry; instead of a sequence it has the txid.
         """
         run = self._run_history.number_at(txid)
-        return place_number(self._instance if run else self._log_name, run), txid
+        return log_run_hash(self._instance if run else self._log_name, run), txid
 
     def run_of(self, client: int) -> int | None:
-        """Return the number of the run that a place with this first number belongs to, if any."""
+        """Return the run of a bookmark with this first number; None if it names no position."""
         rows = self._run_history.rows()
         count, run_by_number = self._run_by_number
         if count != len(rows):
-            run_by_number = {place_number(self._log_name, 0): 0}
+            run_by_number = {log_run_hash(self._log_name, 0): 0}
             for name in (self._log_name, self._instance):
-                run_by_number |= {place_number(name, run): run for _, run in rows}
+                run_by_number |= {log_run_hash(name, run): run for _, run in rows}
             self._run_by_number = len(rows), run_by_number
         return run_by_number.get(client)
 

@@ -116,7 +116,7 @@ class SequenceGaps:
         ]
         return len(publisher_ranges) > 0 and (
             sum(map(len, publisher_ranges)) >= self._max_ranges
-            or sum(map(_count, publisher_ranges)) >= self._max_sequences
+            or sum(map(_count_sequences, publisher_ranges)) >= self._max_sequences
         )
 
     def refused_before(self, client: int, sequence: int) -> SequenceRanges:
@@ -176,5 +176,5 @@ class SequenceGaps:
                 del ranges_by_client[client]
 
 
-def _count(ranges: Ranges) -> int:
+def _count_sequences(ranges: Ranges) -> int:
     return sum(last - first + 1 for first, last in ranges)

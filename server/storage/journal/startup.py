@@ -20,9 +20,9 @@ from server.storage.journal.queue_points import QueuePointTable, unpack_queues
 from server.storage.journal.recovery.log_recovery import LogRecoveryResult
 from server.storage.journal.settings import JournalSettings
 from server.storage.journal.storage import Disk
+from server.storage.journal.write.blocks import WritePosition
 from server.storage.journal.write.commit_queue import LiveFile
 from server.storage.journal.write.file_preparation import JournalFileMaintenance
-from server.storage.journal.write.writer import WritePosition
 from server.util.file_lock import FileInUseError, lock
 
 _MAX_FOREGROUND_FILL: Final = 64 << 20  # larger files get their zeros in the background

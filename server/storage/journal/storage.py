@@ -87,7 +87,7 @@ class Disk:
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
-        """Return once all data written to a file are on stable storage."""
+        """Put all data written to a file on stable storage: an fsync without the times."""
         os.fdatasync(descriptor)
 
     def check_in_place(self, descriptor: int, path: Path, size: int) -> None:

@@ -23,20 +23,20 @@ from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 from server.storage.sow.slab import slab_format as form
 from server.storage.sow.slab.entry_reader import Slabs
-from server.storage.sow.slab.entry_writer import place_run
-from server.storage.sow.slab.index_builder import Placing
+from server.storage.sow.slab.entry_writer import index_batch
+from server.storage.sow.slab.index_builder import IndexBuilder
 from server.storage.sow.slab.residency import resident_share
 from server.storage.sow.slab.slab_file import DamagedFileError, SlabFile
 from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind, padded
 from server.storage.sow.slab.slab_log import SlabLog
 from server.storage.sow.slab.slab_scan import SlabExtent, scan_slabs
 from server.storage.sow.store import (
-    ChainFilePosition,
     PastVersion,
     PreviousVersions,
     PutResult,
     RecordStoreError,
     StoreCallback,
+    StoreHeader,
     StoreStatistics,
     identity_of,
 )
@@ -105,6 +105,7 @@ class FileStore:
         topic: str,
         has_pattern: bool,
     ) -> None:
+        self.header: Final[StoreHeader] = file
         self._file: Final = file
         self._topic: Final = topic
         self._has_pattern: Final = has_pattern
@@ -118,7 +119,7 @@ class FileStore:
         self._live_bytes = 0
         self._last_sequence = file.commit_point.sequence
         self._slabs: Final = Slabs(file.slabs, file.slab_size)
-        placing = Placing(
+        builder = IndexBuilder(
             topic if has_pattern else None,
             self._row_by_identity,
             self._locations,
@@ -126,12 +127,12 @@ class FileStore:
             self._free_rows,
             self._apply_past_entry,
         )
-        log_end = scan_slabs(file, partial(self._apply_slab, placing))
-        placing.finish()
+        log_end = scan_slabs(file, partial(self._apply_slab, builder))
+        builder.finish()
         self.lost_bytes: Final = log_end.lost_bytes
         self.blank_file_size: Final = file.blank_file_size
         self.is_new: Final = file.is_new
-        self.topics: Set[str] = placing.topics
+        self.topics: Set[str] = builder.topics
         self._log = SlabLog(file, log_end, committer, on_synchronised, topic)
         self._log.sequence = self._last_sequence
         self._appended_bytes_at_cleaning = 0
@@ -140,10 +141,10 @@ class FileStore:
 
     # ---- recovery
 
-    def _apply_slab(self, placing: Placing, extent: SlabExtent) -> int:
+    def _apply_slab(self, builder: IndexBuilder, extent: SlabExtent) -> int:
         """Apply the entries of a slab of the log; return their end."""
         size = self._file.slab_size
-        position, live, sequence = placing.place(
+        position, live, sequence = builder.apply_slab(
             self._file.slabs[extent.slab_index],
             extent.slab_index * size,
             form.FIRST_ENTRY,
@@ -177,42 +178,6 @@ class FileStore:
     def last_sequence(self) -> int:
         """See `RecordStore.last_sequence`."""
         return self._log.sequence
-
-    @property
-    def key_scheme_digest(self) -> int:
-        """See `RecordStore.key_scheme_digest`."""
-        return self._file.key_scheme_digest
-
-    def set_key_scheme_digest(self, digest: int) -> None:
-        """See `RecordStore.set_key_scheme_digest`."""
-        self._file.set_key_scheme_digest(digest)
-
-    @property
-    def rekey_sequence(self) -> int:
-        """See `RecordStore.rekey_sequence`."""
-        return self._file.rekey_sequence
-
-    def set_rekey_sequence(self, sequence: int) -> None:
-        """See `RecordStore.set_rekey_sequence`."""
-        self._file.set_rekey_sequence(sequence)
-
-    @property
-    def unlogged_until(self) -> int:
-        """See `RecordStore.unlogged_until`."""
-        return self._file.unlogged_until
-
-    def set_unlogged_until(self, sequence: int) -> None:
-        """See `RecordStore.set_unlogged_until`."""
-        self._file.set_unlogged_until(sequence)
-
-    @property
-    def chain_file_position(self) -> ChainFilePosition:
-        """See `RecordStore.chain_file_position`."""
-        return self._file.chain_file_position
-
-    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
-        """See `RecordStore.set_chain_file_position`."""
-        self._file.set_chain_file_position(stored)
 
     @property
     def statistics(self) -> StoreStatistics:
@@ -294,12 +259,12 @@ class FileStore:
             self._clean_for_space()
             raise
 
-    def ensure_space_for_run(
+    def ensure_space_for_batch(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """See `RecordStore.ensure_space_for_run`."""
+        """See `RecordStore.ensure_space_for_batch`."""
         try:
-            self._log.ensure_space_for_run(topic, bodies, correlation_ids)
+            self._log.ensure_space_for_batch(topic, bodies, correlation_ids)
         except RecordStoreError:
             self._clean_for_space()
             raise
@@ -324,15 +289,15 @@ class FileStore:
         self._clean()
         return row
 
-    def put_run(self, batch: SowRecordBatch, start: int) -> PutResult:
-        """See `RecordStore.put_run`. A record that begins a slab is appended by itself."""
+    def put_batch(self, batch: SowRecordBatch, start: int) -> PutResult:
+        """See `RecordStore.put_batch`. A record that begins a slab is appended by itself."""
         count, end = len(batch.bodies), start
         rows: list[int] = []
         added: list[int] = []
         try:
             while end < count:
-                location, sizes = self._log.append_run(batch, end)
-                placed_rows, new_rows, added_bytes = place_run(
+                location, sizes = self._log.append_batch(batch, end)
+                placed_rows, new_rows, added_bytes = index_batch(
                     self._row_by_identity,
                     self._locations,
                     self._entry_sizes,

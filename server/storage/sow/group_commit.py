@@ -1,4 +1,4 @@
-"""Group commit: one thread writes changes to stable storage, and notifies the engine.
+"""Group commit of SOW files: one thread syncs them (fdatasync), and notifies the engine.
 
 The engine writes through memory maps, which costs no system call, and never waits for a disk. Each
 scheduling round it requests a commit; while the thread is busy with one, further requests gather

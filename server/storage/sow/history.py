@@ -88,10 +88,10 @@ class _StateSpans:
     def current_at(self, point: HistoryPoint, rows: int) -> NDArray[np.bool_]:
         """Return which of the first rows have states that were current at a point."""
         if point.sequence is None:
-            begins, ends, moment = self.begins, self.ends, point.timestamp
+            begins, ends, instant = self.begins, self.ends, point.timestamp
         else:
-            begins, ends, moment = self.firsts, self.untils, point.sequence
-        mask: NDArray[np.bool_] = (begins[:rows] <= moment) & (moment < ends[:rows])
+            begins, ends, instant = self.firsts, self.untils, point.sequence
+        mask: NDArray[np.bool_] = (begins[:rows] <= instant) & (instant < ends[:rows])
         return mask
 
 
@@ -305,7 +305,7 @@ def find_unfinished(
     deletions: dict[str, int] = {}
     for row, version in past:
         current = store.find_row(version.identity)
-        if current is None or version.record.sequence <= store.rekey_sequence:
+        if current is None or version.record.sequence <= store.header.rekey_sequence:
             continue
         record = store.read_record(current)
         if version.record.sequence < record.sequence:

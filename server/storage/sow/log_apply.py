@@ -40,10 +40,12 @@ def apply_entry_range(sow: SowTopicRecords, entry_range: RawEntryRange) -> None:
     Raises:
         RecordStoreError: a record cannot be stored; those of the entries before it have been.
     """
-    plain = _plain(entry_range) if sow.accepts_runs else np.zeros(len(entry_range), np.bool_)
+    plain = (
+        _complete_mask(entry_range) if sow.accepts_batches else np.zeros(len(entry_range), np.bool_)
+    )
     for start, end in equal_value_ranges(plain):
         if plain[start] and end - start >= _MIN_BATCH_SIZE:
-            _, problem = sow.table.put_run(_run_of(sow, entry_range.part(start, end)), 0)
+            _, problem = sow.table.put_batch(_batch_of(sow, entry_range.part(start, end)), 0)
             if problem is not None:
                 raise problem
         else:
@@ -59,7 +61,7 @@ def equal_value_ranges(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, i
     yield from zip([0, *edges], [*edges, len(values)], strict=True)
 
 
-def _plain(entry_range: RawEntryRange) -> npt.NDArray[np.bool_]:
+def _complete_mask(entry_range: RawEntryRange) -> npt.NDArray[np.bool_]:
     """Return which entries hold a complete record, with a number as its key."""
     columns = entry_range.to_array()
     plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
@@ -68,10 +70,10 @@ def _plain(entry_range: RawEntryRange) -> npt.NDArray[np.bool_]:
     return plain
 
 
-def _run_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatch:
+def _batch_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatch:
     """Return the records of plain entries."""
     columns = entry_range.to_array()
-    moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
+    timestamps_ns = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
     bodies, correlation_ids = _with_correlation_ids(entry_range)
     return SowRecordBatch(
@@ -79,9 +81,9 @@ def _run_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatch:
         columns["sow_key"].tolist(),
         bodies,
         columns["txid"].tolist(),
-        _field(moments),
-        _field(np.where(lifetimes, moments + lifetimes, 0)),
-        _field(columns["client"]),
+        _compact_column(timestamps_ns),
+        _compact_column(np.where(lifetimes, timestamps_ns + lifetimes, 0)),
+        _compact_column(columns["client"]),
         columns["sequence"].tolist(),
         correlation_ids,
     )
@@ -98,7 +100,7 @@ def _with_correlation_ids(entry_range: RawEntryRange) -> tuple[Sequence[bytes], 
     return [body for body, _, _ in parts], [decode_text(text) for _, text, _ in parts]
 
 
-def _field(column: npt.NDArray[np.generic]) -> FieldColumn:
+def _compact_column(column: npt.NDArray[np.generic]) -> FieldColumn:
     """Return a column as a single value if all entries have the same value."""
     if (column == column[0]).all():
         value: int = column[0].item()
@@ -137,12 +139,16 @@ class LogRekeyer:
             entry = entry_range.entry_at(position)
             if position in keys:
                 recorded, current = keys[position]
-                self._current_by_recorded.pop(_within(entry, recorded), None)
+                self._current_by_recorded.pop(_identity_of(entry, recorded), None)
                 if recorded != current:
-                    self._current_by_recorded[_within(entry, recorded)] = current
+                    self._current_by_recorded[_identity_of(entry, recorded)] = current
                 _put(self._sow, entry, record_of(self._sow, entry)._replace(key=current))
             elif entry.kind == JournalEntryKind.SOW_DELETE:
-                _delete(self._sow, entry, [self._current_key(entry, key) for key in _named(entry)])
+                _delete(
+                    self._sow,
+                    entry,
+                    [self._current_key(entry, key) for key in _deleted_keys(entry)],
+                )
             else:
                 apply_entry(self._sow, entry)
 
@@ -154,8 +160,8 @@ class LogRekeyer:
         keys: dict[int, tuple[str, str]] = {}
         for number in set(columns["topic"][is_keyed].tolist()):
             positions = np.flatnonzero(is_keyed & (columns["topic"] == number)).tolist()
-            recorded = [str(columns["sow_key"][place]) for place in positions]
-            topic_bodies = [bodies[place] for place in positions]
+            recorded = [str(columns["sow_key"][index]) for index in positions]
+            topic_bodies = [bodies[index] for index in positions]
             current = current_record_keys(self._sow, names[number].name, topic_bodies, recorded)
             keys |= zip(positions, zip(recorded, current, strict=True), strict=True)
         return keys
@@ -164,10 +170,10 @@ class LogRekeyer:
         identity = self._sow.table.make_identity(key, entry.topic.name)
         if self._sow.table.store.find_row(identity) is not None:
             return key
-        return self._current_by_recorded.get(_within(entry, key), key)
+        return self._current_by_recorded.get(_identity_of(entry, key), key)
 
 
-def _within(entry: JournalEntry, key: str) -> str:
+def _identity_of(entry: JournalEntry, key: str) -> str:
     return f"{entry.topic.name}\0{key}"
 
 
@@ -178,21 +184,21 @@ def apply_entry(sow: SowTopicRecords, entry: JournalEntry) -> None:
         RecordStoreError: a record cannot be stored.
     """
     if entry.kind == JournalEntryKind.SOW_DELETE:
-        _delete(sow, entry, _named(entry))
+        _delete(sow, entry, _deleted_keys(entry))
     elif entry.kind in (JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH):
         _put(sow, entry, record_of(sow, entry))
 
 
-def _named(entry: JournalEntry) -> list[str]:
+def _deleted_keys(entry: JournalEntry) -> list[str]:
     """Return the SOW keys that a deletion names."""
     return msgspec.json.decode(entry.body, type=list[str])
 
 
 def _delete(sow: SowTopicRecords, entry: JournalEntry, keys: Sequence[str]) -> None:
-    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+    timestamp_ns = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     for record in sow.find_by_keys(keys, lambda name: name == entry.topic.name):
         if not is_superseded(entry, record):
-            sow.remove(record, entry.txid, moment)
+            sow.remove(record, entry.txid, timestamp_ns)
 
 
 def _put(sow: SowTopicRecords, entry: JournalEntry, record: Record) -> None:
@@ -208,12 +214,12 @@ def is_superseded(entry: JournalEntry, record: Record | None) -> bool:
 
 def record_of(sow: SowTopicRecords, entry: JournalEntry) -> Record:
     """Return the record as it was after the message that an entry holds."""
-    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+    timestamp_ns = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     correlation_id = decode_text(entry.correlation_id)
     if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
         return sow.prepare_record(
             entry.body,
-            moment,
+            timestamp_ns,
             entry.txid,
             bookmark=entry.bookmark,
             topic=entry.topic.name,
@@ -224,8 +230,8 @@ def record_of(sow: SowTopicRecords, entry: JournalEntry) -> Record:
         decode_text(entry.given_key) or str(entry.sow_key),
         entry.body,
         entry.topic.name,
-        moment,
-        moment + entry.expiration * NANOSECONDS if entry.expiration else 0,
+        timestamp_ns,
+        timestamp_ns + entry.expiration * NANOSECONDS if entry.expiration else 0,
         entry.txid,
         correlation_id,
         entry.bookmark,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
@@ -16,10 +17,21 @@ from server.storage.sow.store import (
     PreviousVersions,
     PutResult,
     StoreCallback,
+    StoreHeader,
     StoreStatistics,
 )
 
 _Fields: TypeAlias = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class _MemoryHeader:
+    """The `StoreHeader` of a store that nothing outlives."""
+
+    key_scheme_digest: int
+    rekey_sequence: int
+    unlogged_until: int
+    chain_file_position: ChainFilePosition
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -33,9 +45,11 @@ class MemoryStore:
         "_records",
         "_row_by_identity",
         "_stored_bytes",
+        "header",
     )
 
     def __init__(self) -> None:
+        self.header: Final[StoreHeader] = _MemoryHeader(0, 0, 0, ChainFilePosition())
         # Plain tuples: unlike instances of classes, the garbage collector stops tracking them.
         self._records: list[_Fields | None] = []
         self._row_by_identity: dict[str, int] = {}
@@ -53,38 +67,6 @@ class MemoryStore:
     def last_sequence(self) -> int:
         """See `RecordStore.last_sequence`."""
         return self._last_sequence
-
-    @property
-    def key_scheme_digest(self) -> int:
-        """See `RecordStore.key_scheme_digest`; nothing outlives the store."""
-        return 0
-
-    def set_key_scheme_digest(self, digest: int) -> None:
-        """See `RecordStore.set_key_scheme_digest`."""
-
-    @property
-    def rekey_sequence(self) -> int:
-        """See `RecordStore.rekey_sequence`; nothing outlives the store."""
-        return 0
-
-    def set_rekey_sequence(self, sequence: int) -> None:
-        """See `RecordStore.set_rekey_sequence`."""
-
-    @property
-    def unlogged_until(self) -> int:
-        """See `RecordStore.unlogged_until`; nothing outlives the store."""
-        return 0
-
-    def set_unlogged_until(self, sequence: int) -> None:
-        """See `RecordStore.set_unlogged_until`."""
-
-    @property
-    def chain_file_position(self) -> ChainFilePosition:
-        """See `RecordStore.chain_file_position`; nothing outlives the store."""
-        return ChainFilePosition()
-
-    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
-        """See `RecordStore.set_chain_file_position`."""
 
     @property
     def statistics(self) -> StoreStatistics:
@@ -132,10 +114,10 @@ class MemoryStore:
     def ensure_space(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """See `RecordStore.ensure_space`; there is always space."""
 
-    def ensure_space_for_run(
+    def ensure_space_for_batch(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """See `RecordStore.ensure_space_for_run`; there is always space."""
+        """See `RecordStore.ensure_space_for_batch`; there is always space."""
 
     def pause_cleaning(self) -> None:
         """See `RecordStore.pause_cleaning`."""
@@ -153,8 +135,8 @@ class MemoryStore:
         self._last_sequence = max(self._last_sequence, record.sequence)
         return row
 
-    def put_run(self, batch: SowRecordBatch, start: int) -> PutResult:
-        """See `RecordStore.put_run`."""
+    def put_batch(self, batch: SowRecordBatch, start: int) -> PutResult:
+        """See `RecordStore.put_batch`."""
         rows: list[int] = []
         added: list[int] = []
         for key, body, fields in zip(

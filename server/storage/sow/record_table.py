@@ -208,7 +208,7 @@ class RecordTable:
             entries += (one for one in (self.get(identity), record) if one is not None)
         self.store.ensure_space(entries)
 
-    def ensure_space_for_run(
+    def ensure_space_for_batch(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
         """Make sure that the store has space for a batch, without a history. See `ensure_space`.
@@ -221,7 +221,7 @@ class RecordTable:
         Raises:
             RecordStoreError: there is no space; nothing has changed.
         """
-        self.store.ensure_space_for_run(topic, bodies, correlation_ids)
+        self.store.ensure_space_for_batch(topic, bodies, correlation_ids)
 
     def ensure_space_to_remove(self, records: Sequence[Record]) -> None:
         """Make sure that the store has space to remove records next, in sequence.
@@ -267,22 +267,22 @@ class RecordTable:
             self.trim(record.timestamp)
         return RecordChange(record.key, record.topic, previous, record)
 
-    def put_run(self, batch: SowRecordBatch, start: int) -> tuple[int, RecordStoreError | None]:
+    def put_batch(self, batch: SowRecordBatch, start: int) -> tuple[int, RecordStoreError | None]:
         """Insert or replace the records of a batch, without a history, up to the first that fails.
 
         Args:
             batch: the records.
-            start: the place of the first of them.
+            start: the index of the first of them.
 
         Returns:
-            The place of the first record that has not been put, and the reason; the number of
+            The index of the first record that has not been put, and the reason; the number of
             records and None if all have been put.
         """
         try:
             saved = self._previous_records(batch, start) if self._snapshots else []
         except RecordStoreError as error:
             return start, error
-        result = self.store.put_run(batch, start)
+        result = self.store.put_batch(batch, start)
         for row in result.added_rows:
             self._set_row_state(row, CURRENT)
         self.updates += len(result.rows) - len(result.added_rows)
@@ -313,7 +313,7 @@ class RecordTable:
 
         Args:
             identity: identifies the record.
-            sequence: the deletion's place in the instance's order of changes.
+            sequence: the deletion's position in the instance's order of changes.
             now: the time of the deletion, in nanoseconds since 1970.
 
         Returns:
@@ -386,7 +386,7 @@ class RecordTable:
 
         Args:
             records: the states to restore, by identity; None for a record that is not to exist.
-            sequence: the place of the restoration in the instance's order of changes.
+            sequence: the position of the restoration in the instance's order of changes.
             is_lost: tests whether a past state comes from a change that was lost.
 
         Returns:
@@ -478,20 +478,20 @@ class RecordTable:
 
     def next_expiry(self) -> int | None:
         """Return when `find_expired` or `trim` next have work, in nanoseconds since 1970."""
-        moments = [
-            moment
-            for moment in (
+        expiries = [
+            expiry
+            for expiry in (
                 self._expiry.next_expiry() if self._expiry is not None else None,
                 self.history.next_trim() if self.history is not None else None,
             )
-            if moment is not None
+            if expiry is not None
         ]
-        return min(moments, default=None)
+        return min(expiries, default=None)
 
     def shift_times(self, step: int) -> None:
         """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
         if self._expiry is not None:
-            self._expiry.remap_times(lambda _, moment: max(moment + step, 1))
+            self._expiry.remap_times(lambda _, expires: max(expires + step, 1))
         if self.history is not None:
             self.history.shift_times(step)
 
@@ -516,8 +516,8 @@ class RecordTable:
         def correct_expiry(row: int, _: int) -> int:
             record = store.read_record(row)
             lifetime = record.expires - record.timestamp
-            moment = record.timestamp + sum(by for end, by in steps if record.sequence < end)
-            return max(min(moment, now) + lifetime, 1)
+            published_ns = record.timestamp + sum(by for end, by in steps if record.sequence < end)
+            return max(min(published_ns, now) + lifetime, 1)
 
         expiry.remap_times(correct_expiry)
 

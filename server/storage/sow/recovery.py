@@ -92,15 +92,15 @@ def recover_records(
     Raises:
         RecordStoreError: a record cannot be stored.
     """
-    begins = {sow: _begin(sow, journal) for sow in topics}
+    begins = {sow: _required_span(sow, journal) for sow in topics}
     if not begins:
         return
     last_txid = journal.last_txid
     topics_ahead = [sow for sow in begins if sow.table.store.last_sequence > last_txid]
     for sow in topics_ahead:
         _check_distance(sow, last_txid)
-        if sow.table.store.unlogged_until != MAX_CHANGE_SEQUENCE:
-            on_rollback(_set_back(sow, journal, find_topic))
+        if sow.table.store.header.unlogged_until != MAX_CHANGE_SEQUENCE:
+            on_rollback(_roll_back(sow, journal, find_topic))
             sow.table.store.commit()
     if topics_ahead:
         # In this order: if the power fails in between, the stores are still ahead.
@@ -123,7 +123,7 @@ def _applier(sow: SowTopicRecords) -> Callable[[RawEntryRange], None]:
     return partial(apply_entry_range, sow)
 
 
-def _begin(sow: SowTopicRecords, journal: Journal) -> LogSpan:
+def _required_span(sow: SowTopicRecords, journal: Journal) -> LogSpan:
     """Return the part of the log that a topic needs (AMPS User Guide, RecoveryPoint)."""
     last_sequence, point = sow.table.store.last_sequence, sow.spec.recovery_point
     if last_sequence or point == "epoch":
@@ -143,7 +143,7 @@ def first_retained_txid(sow: SowTopicRecords, journal: Journal) -> int | None:
     Returns:
         None if the log has everything since the topic's RecoveryPoint.
     """
-    begin = _begin(sow, journal)
+    begin = _required_span(sow, journal)
     oldest = journal.files[0]
     if _is_whole(journal) or begin.after_txid or begin.begin_timestamp >= oldest.created:
         return None
@@ -181,7 +181,7 @@ class _TopicEntries:
                 is_needed = columns["topic"] == number
                 is_due = columns["txid"] > begin.after_txid
                 # A deletion older than a change of keys may name the key of another record.
-                if begin.after_txid > self._topics[owner].table.store.rekey_sequence:
+                if begin.after_txid > self._topics[owner].table.store.header.rekey_sequence:
                     is_last = columns["txid"] == begin.after_txid
                     is_due |= is_last & (columns["kind"] == JournalEntryKind.SOW_DELETE)
                 is_needed &= is_due
@@ -210,7 +210,7 @@ def _check_distance(sow: SowTopicRecords, last_txid: int) -> None:
     last_sequence = sow.table.store.last_sequence
     if last_sequence - last_txid <= _MAX_LOST:
         return
-    if sow.table.store.unlogged_until == MAX_CHANGE_SEQUENCE:
+    if sow.table.store.header.unlogged_until == MAX_CHANGE_SEQUENCE:
         advice = "move the journals away, so that a new log begins behind these changes"
     else:
         advice = (
@@ -223,7 +223,7 @@ def _check_distance(sow: SowTopicRecords, last_txid: int) -> None:
     )
 
 
-def _set_back(sow: SowTopicRecords, journal: Journal, find_topic: TopicLookup) -> SowRollback:
+def _roll_back(sow: SowTopicRecords, journal: Journal, find_topic: TopicLookup) -> SowRollback:
     """Undo the changes of a store that the log lacks; if interrupted, it can be called again.
 
     It sets back the records that a lost entry has made or changed, and restores those that it has
@@ -252,7 +252,7 @@ def _set_back(sow: SowTopicRecords, journal: Journal, find_topic: TopicLookup) -
     if sow.spec.history is not None and not sow.spec.history.granularity:
         records |= _from_history(past, unknown)
         unknown -= records.keys()
-    if _is_whole(journal) and not table.store.unlogged_until:
+    if _is_whole(journal) and not table.store.header.unlogged_until:
         records |= dict.fromkeys(unknown)
         unknown.clear()
     dropped = table.roll_back(records, last_sequence, lambda past: is_lost(past.record))
@@ -274,10 +274,12 @@ def _from_log(
     unless the topic began when the log had some entries already, for then it may never have had the
     record. The log has no information on the topic's records before the topic was (again) recorded.
     """
-    unlogged_until = sow.table.store.unlogged_until
+    unlogged_until = sow.table.store.header.unlogged_until
     point = sow.spec.recovery_point
     begin = 0 if isinstance(point, str) else point // NANOSECONDS_IN_MICROSECOND
-    deletions = {one.identity: one.record.sequence for one in past if one.is_deleted}
+    deletions = {
+        version.identity: version.record.sequence for version in past if version.is_deleted
+    }
     states: dict[str, Record | None] = {}
     for entry in journal.entries():
         if entry.txid <= unlogged_until or entry.timestamp < begin:

@@ -67,20 +67,20 @@ def rekey_records(
     if not derives_keys_from_fields(sow):
         return RekeyResult()
     digest = _key_scheme_digest(sow)
-    if table.store.key_scheme_digest == digest:
+    if table.store.header.key_scheme_digest == digest:
         return RekeyResult()
     misplaced = dict(_find_misplaced(sow, pause))
     result = RekeyResult()
     if misplaced:
         plan = _RekeyPlan(sow, misplaced)
-        table.store.set_rekey_sequence(table.store.last_sequence)
+        table.store.header.rekey_sequence = table.store.last_sequence
         table.store.commit()  # the log does not have the moves
         wait_for_commits()
         table.rekey_records(plan.plan_moves(pause))
         result = plan.result
     if result.set_aside_count:
         table.key_hash = None
-    table.store.set_key_scheme_digest(0 if result.set_aside_count else digest)
+    table.store.header.key_scheme_digest = 0 if result.set_aside_count else digest
     if misplaced:
         table.store.commit()
         wait_for_commits()
@@ -141,7 +141,7 @@ def _find_misplaced(
     """
     table, records = sow.table, sow.table.store.identities()
     while batch := list(islice(records, _BATCH_SIZE)):
-        for topic, group in groupby(batch, lambda one: _topic_of(sow, one[0])):
+        for topic, group in groupby(batch, lambda item: _topic_of(sow, item[0])):
             group_rows = list(group)
             null_identity = table.make_identity(str(_source(sow, topic).null_key), topic)
             bodies = table.store.read_bodies([row for _, row in group_rows])
@@ -182,11 +182,11 @@ class _RekeyPlan:
         self._moved_to: Final[dict[str, str]] = {}
         # Records left by a crash while they were set aside.
         self._interrupted: Final = [
-            one for one in misplaced if self._displaced_identity(one) in misplaced
+            identity for identity in misplaced if self._displaced_identity(identity) in misplaced
         ]
         interrupted = set(self._interrupted)
         self._target_by_identity: Final = {
-            one: misplaced[one] for one in misplaced if one not in interrupted
+            identity: misplaced[identity] for identity in misplaced if identity not in interrupted
         }
         self._winners: Final = self._choose_winners(interrupted)
         self.result = RekeyResult()

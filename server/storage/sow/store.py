@@ -118,8 +118,31 @@ MAX_CHANGE_SEQUENCE: Final = (1 << 64) - 1
 """A sequence that no change has."""
 
 
+class StoreHeader(Protocol):
+    """Values that a store has for as long as its records are kept; durable with the next commit.
+
+    Attributes:
+        key_scheme_digest: a digest of the way in which all records got their SOW keys; 0 if it is
+            unknown, or if there is no single way.
+        rekey_sequence: the last sequence before records got other SOW keys; 0 if they never did.
+            Deletions up to it name keys that other records may have now.
+        unlogged_until: the highest sequence of the changes noted to be in no transaction log; 0 if
+            there are none, `MAX_CHANGE_SEQUENCE` if all following changes are such.
+        chain_file_position: the part of the file of chained ids that is on stable storage.
+    """
+
+    key_scheme_digest: int
+    rekey_sequence: int
+    unlogged_until: int
+    chain_file_position: ChainFilePosition
+
+
 class RecordStore(Protocol):
     """Holds the records of a topic."""
+
+    @property
+    def header(self) -> StoreHeader:
+        """The values of the store as a whole; changes are durable with the next commit."""
 
     @property
     def row_capacity(self) -> int:
@@ -128,44 +151,6 @@ class RecordStore(Protocol):
     @property
     def last_sequence(self) -> int:
         """The highest sequence of any change that the store has seen, deletions included."""
-
-    @property
-    def key_scheme_digest(self) -> int:
-        """A digest of the way in which all of its records got their SOW keys; 0 if unknown."""
-
-    def set_key_scheme_digest(self, digest: int) -> None:
-        """Store that digest for as long as the records are kept.
-
-        Args:
-            digest: the digest; 0 if there is no single way.
-        """
-
-    @property
-    def rekey_sequence(self) -> int:
-        """The last sequence before records got other SOW keys; 0 if they never did.
-
-        Deletions up to it name keys that other records may have now.
-        """
-
-    def set_rekey_sequence(self, sequence: int) -> None:
-        """Store that sequence for as long as the records are kept. See `rekey_sequence`."""
-
-    @property
-    def unlogged_until(self) -> int:
-        """The highest sequence of the changes noted to be in no transaction log.
-
-        0 if there are none, `MAX_CHANGE_SEQUENCE` if all following changes are such.
-        """
-
-    def set_unlogged_until(self, sequence: int) -> None:
-        """Store that sequence for as long as the records are kept. See `unlogged_until`."""
-
-    @property
-    def chain_file_position(self) -> ChainFilePosition:
-        """The part of the file of chained ids that is noted to be on stable storage."""
-
-    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
-        """Store that note for as long as the records are kept. See `chain_file_position`."""
 
     @property
     def statistics(self) -> StoreStatistics:
@@ -222,7 +207,7 @@ class RecordStore(Protocol):
             RecordStoreError: there is no space, or a record is too large. Nothing has changed.
         """
 
-    def ensure_space_for_run(
+    def ensure_space_for_batch(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
         """Make sure that the store has space to put a batch of records next. See `ensure_space`.
@@ -252,7 +237,7 @@ class RecordStore(Protocol):
             RecordStoreError: there is no space, or the record is larger than the store accepts.
         """
 
-    def put_run(self, batch: SowRecordBatch, start: int) -> PutResult:
+    def put_batch(self, batch: SowRecordBatch, start: int) -> PutResult:
         """Insert or replace the records of a batch; the first that cannot be put ends it.
 
         Args:

@@ -156,8 +156,8 @@ class SowTopicRecords:
         )
 
     @property
-    def accepts_runs(self) -> bool:
-        """True if it accepts batches of records; see `RecordTable.put_run`."""
+    def accepts_batches(self) -> bool:
+        """True if it accepts batches of records; see `RecordTable.put_batch`."""
         return not self.is_container and self.spec.history is None
 
     @property
@@ -184,13 +184,17 @@ class SowTopicRecords:
         """Return the record of a publish. This changes nothing, except that a chain learns new ids.
 
         Args:
-            body: the message. now: the time in nanoseconds since 1970. sequence: the publish's
-            place in the instance's order of changes, if already known. bookmark: its bookmark, if
-            already known. topic: the topic published to, for a topic with a Pattern. key: the SOW
-            key that the publisher provided. delta: the message holds only the fields that change.
+            body: the message.
+            now: the time in nanoseconds since 1970.
+            sequence: the publish's position in the instance's order of changes, if already known.
+            bookmark: its bookmark, if already known.
+            topic: the topic published to, for a topic with a Pattern.
+            key: the SOW key that the publisher provided.
+            delta: whether the message has only the fields that change.
             expiration: lifetime of the message in seconds, 0 for no limit; None for the topic's
-            default. correlation_id: the publisher's correlation id; a delta without one keeps the
-            record's. context: the context that functions can read; SOW key and topic are filled in.
+                default.
+            correlation_id: the publisher's; a delta without one keeps the record's.
+            context: the context that functions can read; SOW key and topic are filled in.
 
         Returns:
             The record to be stored.
@@ -385,7 +389,7 @@ class SowTopicRecords:
 
         Args:
             record: the record.
-            sequence: the deletion's place in the instance's order of changes.
+            sequence: the deletion's position in the instance's order of changes.
             now: the time in nanoseconds since 1970.
 
         Returns:
@@ -432,7 +436,7 @@ class SowTopicRecords:
 
         Args:
             now: the time in nanoseconds since 1970.
-            sequence: the removal's place in the instance's order of changes.
+            sequence: the removal's position in the instance's order of changes.
 
         Returns:
             The change; None if no record is due: then some past states that are too old have been

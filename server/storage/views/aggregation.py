@@ -77,12 +77,12 @@ class Aggregation:
         self._arguments_need_context: Final = projection.arguments_need_context and not is_joined
 
     def apply_change(
-        self, place: int, change: RecordChange, origin: Envelope | None
+        self, index: int, change: RecordChange, origin: Envelope | None
     ) -> Iterator[Group]:
         """Apply a change of a record, and yield the groups affected, possibly more than once.
 
         Args:
-            place: the place of the record's topic among the underlying topics.
+            index: the place of the record's topic among the underlying topics.
             change: the change of the record.
             origin: the origin of the change, None if it is not known any more.
         """
@@ -100,7 +100,7 @@ class Aggregation:
                 origin.describe_publisher(context)
         group_table = self._group_table
         sequence = 0 if self._in_order else state.sequence
-        for before, after in self._row_source.row_changes(place, change):
+        for before, after in self._row_source.row_changes(index, change):
             if before is None:
                 if after is not None:
                     yield group_table.add_row(after, after_context, context, sequence)

@@ -65,17 +65,17 @@ class CompiledView:
             inputs = self.projection.inputs
             return SingleSource(self.message_types[0], inputs, filter_, self._functions)
         topics = [
-            JoinedTopic(message_type, self.topic_inputs(place))
-            for place, message_type in enumerate(self.message_types)
+            JoinedTopic(message_type, self.topic_inputs(index))
+            for index, message_type in enumerate(self.message_types)
         ]
         return TopicJoin(topics, self.join_conditions(), nulls_match=spec.join_null_equivalency)
 
-    def topic_inputs(self, place: int) -> list[Path]:
+    def topic_inputs(self, index: int) -> list[Path]:
         """Return the fields of one topic that a row contains."""
         return [
             reference.path
             for reference in self.projection.inputs
-            if self._topic_position(reference) == place
+            if self._topic_position(reference) == index
         ]
 
     def join_conditions(self) -> list[JoinedFields]:

@@ -27,11 +27,11 @@ class ExactSum:
 
     def add_ratio(self, numerator: int, shift: int) -> None:
         """Add `numerator` divided by two to the power of `shift`."""
-        places = self.shift - shift
-        if places >= 0:
-            self.numerator += numerator << places
+        bits = self.shift - shift
+        if bits >= 0:
+            self.numerator += numerator << bits
         else:
-            self.numerator = (self.numerator << -places) + numerator
+            self.numerator = (self.numerator << -bits) + numerator
             self.shift = shift
 
     def divide(self, divisor: int) -> float:
@@ -48,10 +48,10 @@ def variance(total: ExactSum, squares: ExactSum, count: int, divisor: int) -> fl
         count: the number of numbers.
         divisor: the divisor: `count`, or `count` - 1 for a sample.
     """
-    places = max(squares.shift, 2 * total.shift)
-    first = count * squares.numerator << places - squares.shift
-    second = total.numerator * total.numerator << places - 2 * total.shift
-    return quotient(first - second, count * divisor << places)
+    bits = max(squares.shift, 2 * total.shift)
+    first = count * squares.numerator << bits - squares.shift
+    second = total.numerator * total.numerator << bits - 2 * total.shift
+    return quotient(first - second, count * divisor << bits)
 
 
 def quotient(numerator: int, denominator: int) -> float:

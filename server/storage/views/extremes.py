@@ -35,15 +35,15 @@ def _ascending(entry: DescendingBytes) -> str:
     return bytes_to_text(entry.octets)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 _ORDERS: Final[dict[bool, dict[type, _Order]]] = {
     False: {
-        bool: _Order(_same, _same),
-        int: _Order(_same, _same),
-        float: _Order(_same, _same),
+        bool: _Order(_identity, _identity),
+        int: _Order(_identity, _identity),
+        float: _Order(_identity, _identity),
         str: _Order(text_to_bytes, bytes_to_text),
     },
     True: {

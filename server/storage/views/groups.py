@@ -158,13 +158,13 @@ class GroupTable:
         old = projection.compute_arguments(before, before_context)
         new = projection.compute_arguments(after, after_context)
         accumulators = group.accumulators
-        for place, (_, argument) in enumerate(projection.accumulator_specs):
+        for index, (_, argument) in enumerate(projection.accumulator_specs):
             old_value, new_value = old[argument], new[argument]
             if old_value is not new_value and (
                 type(old_value) is not type(new_value) or old_value != new_value
             ):
-                accumulators[place].remove(old_value)
-                accumulators[place].add(new_value)
+                accumulators[index].remove(old_value)
+                accumulators[index].add(new_value)
         return (group,)
 
     def remove_if_empty(self, group: Group) -> bool:

@@ -86,17 +86,17 @@ _Part: TypeAlias = "tuple[_JoinEntry | None, ...]"
 
 
 class _JoinIndex:
-    """Finds entries by their texts at some places.
+    """Finds entries by their texts at some positions.
 
     Args:
-        places: the places of the texts that form a key.
+        positions: the positions of the texts that form a key.
         nulls_match: entries with NULL are indexed as well.
     """
 
     __slots__ = ("_entries_by_key", "_nulls_match", "_text_positions")
 
-    def __init__(self, places: Sequence[int], *, nulls_match: bool) -> None:
-        self._text_positions = tuple(places)
+    def __init__(self, positions: Sequence[int], *, nulls_match: bool) -> None:
+        self._text_positions = tuple(positions)
         self._nulls_match = nulls_match
         self._entries_by_key: dict[JoinTexts, _JoinEntry | dict[_JoinEntry, None]] = {}
 
@@ -134,7 +134,7 @@ class _JoinIndex:
         return (entries,) if isinstance(entries, _JoinEntry) else entries
 
     def _key(self, entry: _JoinEntry) -> JoinTexts | None:
-        key = tuple([entry.join_texts[place] for place in self._text_positions])
+        key = tuple([entry.join_texts[position] for position in self._text_positions])
         return None if None in key and not self._nulls_match else key
 
 
@@ -241,56 +241,56 @@ class TopicJoin:
         self._sides: Final = [
             _JoinSide(topic, tuple(own)) for topic, own in zip(topics, field_positions, strict=True)
         ]
-        for place, side in enumerate(self._sides[1:], 1):
+        for index, side in enumerate(self._sides[1:], 1):
             conditions = [
                 _JoinCondition(
-                    field_positions[place][condition.right_field],
+                    field_positions[index][condition.right_field],
                     condition.left_topic,
                     field_positions[condition.left_topic][condition.left_field],
                 )
                 for condition in fields
-                if condition.right_topic == place
+                if condition.right_topic == index
             ]
             side.set_conditions(conditions, self._sides, nulls_match=nulls_match)
 
-    def row_changes(self, place: int, change: RecordChange) -> Iterator[RowChange]:
+    def row_changes(self, index: int, change: RecordChange) -> Iterator[RowChange]:
         """See `RowSource.row_changes`; exhaust the iterator before the next change."""
-        side = self._sides[place]
+        side = self._sides[index]
         old = side.entries.get(change.key)
         new = None if change.record is None else side.make_entry(change.record)
         if old is not None and new is not None and old.join_texts == new.join_texts:
-            yield from self._changes_on_replace(place, old, new)
+            yield from self._changes_on_replace(index, old, new)
             old.values = new.values
             return
         if old is not None:
-            yield from self._changes_on_remove(place, old)
+            yield from self._changes_on_remove(index, old)
             side.remove_entry(change.key, old)
         if new is not None:
-            yield from self._changes_on_add(place, new)
+            yield from self._changes_on_add(index, new)
             side.add_entry(change.key, new)
 
     def _changes_on_replace(
-        self, place: int, old: _JoinEntry, new: _JoinEntry
+        self, index: int, old: _JoinEntry, new: _JoinEntry
     ) -> Iterator[RowChange]:
         """Yield the row changes of an entry that replaces one with the same texts."""
-        for part in self._find_left_parts(place, old):
+        for part in self._find_left_parts(index, old):
             for before in self._extend_right((*part, old)):
-                after = (*part, new, *before[place + 1 :])
+                after = (*part, new, *before[index + 1 :])
                 yield self._make_row(before), self._make_row(after)
 
-    def _changes_on_remove(self, place: int, old: _JoinEntry) -> Iterator[RowChange]:
+    def _changes_on_remove(self, index: int, old: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of a removed entry; NULLs replace the last matching entry."""
-        for part in self._find_left_parts(place, old):
+        for part in self._find_left_parts(index, old):
             for before in self._extend_right((*part, old)):
                 yield self._make_row(before), None
-            if place and not any(entry is not old for entry in self._find_matches(part)):
+            if index and not any(entry is not old for entry in self._find_matches(part)):
                 for after in self._extend_right((*part, None)):
                     yield None, self._make_row(after)
 
-    def _changes_on_add(self, place: int, new: _JoinEntry) -> Iterator[RowChange]:
+    def _changes_on_add(self, index: int, new: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of an added entry; the first matching entry replaces NULLs."""
-        for part in self._find_left_parts(place, new):
-            if place and not self._find_matches(part):
+        for part in self._find_left_parts(index, new):
+            if index and not self._find_matches(part):
                 for before in self._extend_right((*part, None)):
                     yield self._make_row(before), None
             for after in self._extend_right((*part, new)):
@@ -325,21 +325,21 @@ class TopicJoin:
         for entry in matches:
             yield from self._extend_right((*part, entry), length)
 
-    def _find_left_parts(self, place: int, entry: _JoinEntry) -> Iterator[_Part]:
+    def _find_left_parts(self, index: int, entry: _JoinEntry) -> Iterator[_Part]:
         """Yield the parts of rows that an entry matches, up to the topic before its own."""
-        if place == 0:
+        if index == 0:
             yield ()
             return
-        side = self._sides[place]
+        side = self._sides[index]
         if not side.own_index.is_indexable(entry):
             return
         anchor_count = len(side.conditions) - len(side.other_conditions)
         key = tuple([entry.join_texts[fit.own_position] for fit in side.conditions[:anchor_count]])
         for anchor in side.anchor_index.find(key):
             for part in self._find_left_parts(side.anchor_topic, anchor):
-                for extended in self._extend_right((*part, anchor), place):
+                for extended in self._extend_right((*part, anchor), index):
                     if all(
-                        _fits(entry, fit, extended[fit.topic_position])
+                        _satisfies(entry, fit, extended[fit.topic_position])
                         for fit in side.other_conditions
                     ):
                         yield extended
@@ -351,7 +351,7 @@ class TopicJoin:
         return row
 
 
-def _fits(entry: _JoinEntry, condition: _JoinCondition, other: _JoinEntry | None) -> bool:
+def _satisfies(entry: _JoinEntry, condition: _JoinCondition, other: _JoinEntry | None) -> bool:
     return (
         other is not None
         and entry.join_texts[condition.own_position] == other.join_texts[condition.other_position]

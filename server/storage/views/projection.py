@@ -96,27 +96,27 @@ class Projection:
         expressions = [with_inferred(field.source, is_untyped) for field in fields]
         calls = dict.fromkeys(call for expr in expressions for call in aggregates(expr))
         arguments = dict.fromkeys(call.arguments[0] for call in calls)
-        places = {argument: place for place, argument in enumerate(arguments)}
+        indexes = {argument: index for index, argument in enumerate(arguments)}
         self.compute_arguments: Final = compile_values(list(arguments), functions, self.inputs)
         self.arguments_need_context: Final = any(
-            asks_for_context(one, functions) for one in arguments
+            asks_for_context(argument, functions) for argument in arguments
         )
         self.fields_need_context: Final = any(
-            _asks_outside(one.source, functions) for one in fields
+            _asks_outside(field.source, functions) for field in fields
         )
         specs: dict[GroupAccumulator, int] = {}
         self._results: Final[list[_AggregateResult]] = []
         for call in calls:
             function = function_of(call)
-            spec = GroupAccumulator(function.make_accumulator, places[call.arguments[0]])
-            place = specs.setdefault(spec, len(specs))
-            self._results.append(_AggregateResult(place, function.read_result))
+            spec = GroupAccumulator(function.make_accumulator, indexes[call.arguments[0]])
+            index = specs.setdefault(spec, len(specs))
+            self._results.append(_AggregateResult(index, function.read_result))
         self.accumulator_specs: Final = tuple(specs)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
         self._compute_values: Final = compile_values(expressions, functions, layout)
         self.destinations: Final = [field.destination for field in fields]
         self._optional_positions: Final = frozenset(
-            place for place, field in enumerate(fields) if field.is_optional
+            index for index, field in enumerate(fields) if field.is_optional
         )
 
     def group_key(self, row: ProjectionRow) -> GroupKey:
@@ -125,7 +125,7 @@ class Projection:
         if len(grouping_positions) == 1:
             value = row[grouping_positions[0]]
             return (value if value.__class__ is str and value else semantics.text(value),)
-        return tuple([semantics.text(row[place]) for place in grouping_positions])
+        return tuple([semantics.text(row[index]) for index in grouping_positions])
 
     def shown_grouping(self, is_same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
         """Return the path of each grouping field in the result; None for one not projected.
@@ -139,7 +139,7 @@ class Projection:
             if isinstance(field.source, Identifier)
         ]
         return [
-            next((path for one, path in copied if is_same(one, identifier.reference)), None)
+            next((path for source, path in copied if is_same(source, identifier.reference)), None)
             for identifier in self.grouping
         ]
 
@@ -153,28 +153,28 @@ class Projection:
             accumulators: the group's accumulators, one for each of `accumulator_specs`.
             context: the context of the most recent message, for functions.
         """
-        results = [read(accumulators[place]) for place, read in self._results]
+        results = [read(accumulators[index]) for index, read in self._results]
         fields = list(
             zip(self.destinations, self._compute_values((*last, *results), context), strict=True)
         )
         if self._optional_positions:
             fields = [
                 field
-                for place, field in enumerate(fields)
-                if field[1] is not None or place not in self._optional_positions
+                for index, field in enumerate(fields)
+                if field[1] is not None or index not in self._optional_positions
             ]
         return fields
 
 
 def _asks_outside(expr: Expr, functions: Functions) -> bool:
     """Return True if an expression reads the message's context outside of its aggregates."""
-    return any(asks_for_context(part, functions) for part in _outside(expr))
+    return any(asks_for_context(part, functions) for part in _parts_outside_aggregates(expr))
 
 
-def _outside(expr: Expr) -> Iterable[Expr]:
+def _parts_outside_aggregates(expr: Expr) -> Iterable[Expr]:
     """Yield the largest parts of an expression that contain no aggregates."""
     if not aggregates(expr):
         yield expr
     elif not isinstance(expr, Aggregate):
         for child in expr.children():
-            yield from _outside(child)
+            yield from _parts_outside_aggregates(child)

@@ -36,11 +36,11 @@ RowChange: TypeAlias = "tuple[ProjectionRow | None, ProjectionRow | None]"
 class RowSource(Protocol):
     """The source of a view's rows."""
 
-    def row_changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:
+    def row_changes(self, index: int, change: RecordChange) -> Iterable[RowChange]:
         """Return the changes of rows that follow from a change of a record.
 
         Args:
-            place: the place of the record's topic among the view's underlying topics.
+            index: the place of the record's topic among the view's underlying topics.
             change: the change; the caller passes all changes, in order.
         """
 
@@ -80,12 +80,12 @@ class SingleSource:
             frozenset()
             if shown is None
             else frozenset(
-                at for at, one in enumerate(inputs) if not shown.includes_whole(one.path)
+                at for at, field in enumerate(inputs) if not shown.includes_whole(field.path)
             )
         )
         self._needs_context: Final = filter_ is not None and asks_for_context(filter_, functions)
 
-    def row_changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
+    def row_changes(self, index: int, change: RecordChange) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
         """See `RowSource.row_changes`."""
         return ((self._read_row(change.previous), self._read_row(change.record)),)
 
@@ -100,7 +100,7 @@ class SingleSource:
             values = values[self._tested_count :]
         if self._hidden_positions:
             values = tuple(
-                None if at in self._hidden_positions else one for at, one in enumerate(values)
+                None if at in self._hidden_positions else value for at, value in enumerate(values)
             )
         return values
 
@@ -109,4 +109,4 @@ def in_order(store: RecordStore) -> Iterator[Record]:
     """Return all records of a store, in the order of their last updates."""
     rows = [row for _, row in store.identities()]
     sequences = np.fromiter((store.read_record(row).sequence for row in rows), np.int64, len(rows))
-    return (store.read_record(rows[place]) for place in np.argsort(sequences, kind="stable"))
+    return (store.read_record(rows[index]) for index in np.argsort(sequences, kind="stable"))

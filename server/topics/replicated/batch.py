@@ -66,7 +66,7 @@ class EntryContents:
     def any_extras(self, positions: Sequence[int]) -> bool:
         """Return whether any of some messages has extras."""
         return self.has_extras and any(
-            self.columns.properties_of(place).extras_length for place in positions
+            self.columns.properties_of(index).extras_length for index in positions
         )
 
     def sow_key(self, position: int) -> str | None:
@@ -107,7 +107,7 @@ class EntryContents:
         return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
 
     def uniform_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield runs of messages that differ in numbers and bodies only, as first and end."""
+        """Yield ranges of messages that differ in numbers and bodies only, as first and end."""
         columns = self.columns
         if self.has_extras:
             yield from ((position, position + 1) for position in range(start, stop))
@@ -135,7 +135,7 @@ class ReplicatedBatch(EntryContents):
     """Entries of one name and one kind, which are taken from the front.
 
     Args:
-        run: the entries.
+        batch: the entries.
         source: the hash of the instance that sent them.
 
     Attributes:
@@ -149,11 +149,11 @@ class ReplicatedBatch(EntryContents):
             reason.
     """
 
-    def __init__(self, run: BatchColumns, source: int) -> None:
-        super().__init__(run)
-        self.topic, self.origin, _ = run.properties_of(0)
-        self._content: Final = run.journal_columns(source)
-        kind = run.kinds[0]
+    def __init__(self, batch: BatchColumns, source: int) -> None:
+        super().__init__(batch)
+        self.topic, self.origin, _ = batch.properties_of(0)
+        self._content: Final = batch.journal_columns(source)
+        kind = batch.kinds[0]
         self.kind: Final = JournalEntryKind.PUBLISH if kind in MESSAGES else JournalEntryKind(kind)
         self.position = 0
         self.problem: Exception | None = None
@@ -220,9 +220,9 @@ class ReplicatedBatch(EntryContents):
         )
 
 
-def _without_extras(run: BatchColumns) -> Sequence[bytes]:
-    lengths = [run.properties[number].extras_length for number in run.property_indexes]
-    return [one[: len(one) - length] for one, length in zip(run.data, lengths, strict=True)]
+def _without_extras(batch: BatchColumns) -> Sequence[bytes]:
+    lengths = [batch.properties[number].extras_length for number in batch.property_indexes]
+    return [one[: len(one) - length] for one, length in zip(batch.data, lengths, strict=True)]
 
 
 def _all_or_none(column: EntryColumn) -> bool:

@@ -49,7 +49,7 @@ class RecordDrafts(NamedTuple):
 
     Attributes:
         batch: the records.
-        records: the same if they cannot be put as a run; see `record_batch.py`.
+        records: the same if they cannot be put as a batch; see `record_batch.py`.
         sow_keys: their SOW keys here, as numbers; empty if they keep those that they came with.
     """
 
@@ -69,8 +69,8 @@ class RecordDrafts(NamedTuple):
 
     def part(self, start: int, end: int) -> RecordDrafts:
         """Return the drafts of some consecutive messages."""
-        run = None if self.batch is None else self.batch.part(start, end)
-        return RecordDrafts(run, self.records[start:end], self.sow_keys[start:end])
+        batch = None if self.batch is None else self.batch.part(start, end)
+        return RecordDrafts(batch, self.records[start:end], self.sow_keys[start:end])
 
     def make_room(self, table: RecordTable) -> None:
         """Reserve room for the records, which are put next, one after the other.
@@ -82,7 +82,7 @@ class RecordDrafts(NamedTuple):
             table.ensure_space(self.to_records())
         else:
             batch = self.batch
-            table.ensure_space_for_run(batch.topic, batch.bodies, batch.correlation_ids)
+            table.ensure_space_for_batch(batch.topic, batch.bodies, batch.correlation_ids)
 
 
 NO_DRAFTS: Final = RecordDrafts()
@@ -139,14 +139,16 @@ class _TopicShare:
 
     def apply_step(self, start: int, step: AppendResult) -> None:
         """Apply all messages recorded in a step that began at a place."""
-        places = self.batch_positions[
+        positions = self.batch_positions[
             self._applied_count : bisect_left(self.batch_positions, step.end)
         ]
-        if places:
+        if positions:
             flags = step.flags
             if not isinstance(flags, int):
-                flags = [flags[place - start] for place in places]
-            self.apply_next([step.txids[place - start] for place in places], flags, step.timestamp)
+                flags = [flags[index - start] for index in positions]
+            self.apply_next(
+                [step.txids[index - start] for index in positions], flags, step.timestamp
+            )
 
     def apply_next(self, txids: Sequence[int], flags: FieldColumn, timestamp: int) -> None:
         """Apply the next messages; an error must not affect other topics."""
@@ -164,7 +166,7 @@ class MultiTopicBatch:
     """Messages of several topics.
 
     Args:
-        run: the messages, as many as can be recorded in one step.
+        batch: the messages, as many as can be recorded in one step.
         topics: their topics, by the numbers of their names.
         source: the hash of the instance that sent them.
 
@@ -174,43 +176,47 @@ class MultiTopicBatch:
     """
 
     def __init__(
-        self, run: BatchColumns, topics: Mapping[int, BatchParticipant], source: int
+        self, batch: BatchColumns, topics: Mapping[int, BatchParticipant], source: int
     ) -> None:
-        self._name_numbers: Final = run.property_indexes
+        self._name_numbers: Final = batch.property_indexes
         self._handles: Final[Handles] = {
             number: topics[number].journal_handles(name.origin)
-            for number, name in run.used_properties().items()
+            for number, name in batch.used_properties().items()
         }
-        heard = {number for number, topic in topics.items() if topic.has_recipients}
-        concerned = {number for number, topic in topics.items() if topic.table is not None} | heard
-        entries = EntryContents(run)
+        subscribed = {number for number, topic in topics.items() if topic.has_recipients}
+        relevant = {
+            number for number, topic in topics.items() if topic.table is not None
+        } | subscribed
+        entries = EntryContents(batch)
         shares: dict[int, _TopicShare] = {}
-        unheard: dict[BatchParticipant, list[tuple[int, Sequence[int]]]] = {}
-        for number, places in by_value(run.property_indexes) if concerned else ():
+        unsubscribed: dict[BatchParticipant, list[tuple[int, Sequence[int]]]] = {}
+        for number, positions in by_value(batch.property_indexes) if relevant else ():
             topic = topics[number]
-            if number in heard and len(heard) == 1:
-                own = EntryContents(run.pick(places))
-                shares[number] = _TopicShare(topic, own, range(len(places)), places)
-            elif number in heard:
-                shares[number] = _TopicShare(topic, entries, places, places)
-            elif number in concerned:
-                unheard.setdefault(topic, []).append((number, places))
-        for topic, parts in unheard.items():
-            places = parts[0][1] if len(parts) == 1 else sorted(chain(*(one for _, one in parts)))
+            if number in subscribed and len(subscribed) == 1:
+                own = EntryContents(batch.pick(positions))
+                shares[number] = _TopicShare(topic, own, range(len(positions)), positions)
+            elif number in subscribed:
+                shares[number] = _TopicShare(topic, entries, positions, positions)
+            elif number in relevant:
+                unsubscribed.setdefault(topic, []).append((number, positions))
+        for topic, parts in unsubscribed.items():
+            positions = (
+                parts[0][1] if len(parts) == 1 else sorted(chain(*(one for _, one in parts)))
+            )
             shares |= dict.fromkeys(
-                map(itemgetter(0), parts), _TopicShare(topic, entries, places, places)
+                map(itemgetter(0), parts), _TopicShare(topic, entries, positions, positions)
             )
         self._shares: Final = [*dict.fromkeys(shares.values())]
         tables = self._shares_by_table()
-        _make_room(tables)
+        _reserve_space(tables)
         self._tables: Final = list(tables)
-        self._content: Final = self._with_own_keys(run.journal_columns(source))
-        # Room was reserved in this order, so tables with several shares must apply in it.
+        self._content: Final = self._with_own_keys(batch.journal_columns(source))
+        # Space was reserved in this order, so tables with several shares must apply in it.
         of_one_table = {share for shares in tables.values() if len(shares) > 1 for share in shares}
         self._ordered_shares: Final = {
             number: share
             for number, share in shares.items()
-            if (number in heard and len(heard) > 1) or share in of_one_table
+            if (number in subscribed and len(subscribed) > 1) or share in of_one_table
         }
 
     def _shares_by_table(self) -> dict[RecordTable, list[_TopicShare]]:
@@ -227,8 +233,8 @@ class MultiTopicBatch:
         for share in self._shares:
             if own := share.drafts.sow_keys:
                 keys = keys or list(each(content.sow_keys, len(content.data)))
-                for place, key in zip(share.batch_positions, own, strict=True):
-                    keys[place] = key
+                for index, key in zip(share.batch_positions, own, strict=True):
+                    keys[index] = key
         return content._replace(sow_keys=keys) if keys else content
 
     @property
@@ -238,19 +244,19 @@ class MultiTopicBatch:
 
     def record(self, journal: Journal) -> RecorderResult:
         """Record, apply and announce as many messages as the journal accepts."""
-        place = first = last = 0
+        index = first = last = 0
         with cleaning_paused([table.store for table in self._tables]):
-            while place < len(self._name_numbers):
-                step = journal.append_copies(self._handles, self._content, place)
+            while index < len(self._name_numbers):
+                step = journal.append_copies(self._handles, self._content, index)
                 if step.txids:
                     first, last = first or step.txids[0], step.txids[-1]
-                    self._apply_step(place, step)
-                place = step.end
+                    self._apply_step(index, step)
+                index = step.end
                 if step.problem is not None:
                     break
         for share in self._shares:
             share.topic.finish_batch()
-        return RecorderResult(place, first, last)
+        return RecorderResult(index, first, last)
 
     def _apply_step(self, start: int, step: AppendResult) -> None:
         """Apply the messages recorded in one step that began at a place."""
@@ -271,7 +277,7 @@ class MultiTopicBatch:
             at = end
 
 
-def _make_room(tables: Mapping[RecordTable, Sequence[_TopicShare]]) -> None:
+def _reserve_space(tables: Mapping[RecordTable, Sequence[_TopicShare]]) -> None:
     """Reserve room for all records, in the order in which they are put.
 
     Raises:

@@ -7,8 +7,7 @@ again, and a message keeps its lifetime.
 A message that arrives late, behind later ones of its publisher, does not undo these: it is
 recorded, and the record stays unchanged.
 
-Records with numeric keys are put in runs, like those of messages published here. That covers most
-entries.
+Records with numeric keys, as most are, are put in batches, like those of messages published here.
 
 Source: AMPS User Guide, Replicating Messages Between Instances; Message Enrichment; Replication and
 Expiration.
@@ -135,9 +134,9 @@ class ReplicatedRecordApplier:
         start = arrivals.position
         end = min(start + APPLY_BATCH_SIZE, len(arrivals.bodies))
         if self._computes_keys and arrivals.has_extras:
-            for place in range(start, end):
-                if arrivals.extras(place)[1]:
-                    return range(start, max(place, start + 1))
+            for index in range(start, end):
+                if arrivals.extras(index)[1]:
+                    return range(start, max(index, start + 1))
         return range(start, end)
 
     def _draft_batch(
@@ -177,7 +176,7 @@ class ReplicatedRecordApplier:
     def _draft_each(
         self, entries: EntryContents, positions: Sequence[int]
     ) -> tuple[list[Record], Exception | None]:
-        """Do the same as `_draft_batch`, for any keys: return records, not a run."""
+        """Do the same as `_draft_batch`, for any keys: return records, not a batch."""
         bodies, sow, name = entries.bodies, self._sow, self._name
         key_of = sow.key_source(name).key
         lifetimes = pick_values(entries.columns.expirations, positions)
@@ -233,9 +232,9 @@ class ReplicatedRecordApplier:
     ) -> list[int]:
         """Return the numeric SOW keys of the first records with messages that keep their extras."""
         numbers: list[int] = []
-        for place, record in enumerate(records, arrivals.position):
+        for index, record in enumerate(records, arrivals.position):
             number, text = split_key(record.key)
-            if text != arrivals.extras(place)[1]:
+            if text != arrivals.extras(index)[1]:
                 break
             numbers.append(number)
         return numbers
@@ -249,17 +248,17 @@ class ReplicatedRecordApplier:
     ) -> list[BatchFailure]:
         """Apply and announce recorded messages; return the failures."""
         envelope = entries.common_envelope(positions[0], appended.timestamp)
-        moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
+        time_ns = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         failed: list[BatchFailure] = []
         if drafts.batch is not None:
-            run = drafts.batch._replace(
+            batch = drafts.batch._replace(
                 sequences=appended.txids,
-                timestamp=moment,
-                expires=expiry_times(drafts.batch.expires, moment),
+                timestamp=time_ns,
+                expires=expiry_times(drafts.batch.expires, time_ns),
             )
-            for start, end in self._ranges_to_put(run, appended.flags):
-                problems = self._writer.apply_batch(run.part(start, end), envelope)
-                failed += [(positions[start + place], problem) for place, problem in problems]
+            for start, end in self._ranges_to_put(batch, appended.flags):
+                problems = self._writer.apply_batch(batch.part(start, end), envelope)
+                failed += [(positions[start + index], problem) for index, problem in problems]
             return failed
         flags = each(appended.flags, len(positions))
         for position, txid, is_late, draft in zip(
@@ -271,29 +270,31 @@ class ReplicatedRecordApplier:
             )
             if is_late and self._is_superseded(draft.key, client, sequence):
                 continue
-            expires = draft.expires + moment if draft.expires else 0
-            record = draft._replace(timestamp=moment, expires=expires, sequence=txid)
+            expires = draft.expires + time_ns if draft.expires else 0
+            record = draft._replace(timestamp=time_ns, expires=expires, sequence=txid)
             problems = self._writer.apply_each((record,), envelope)
             failed += [(position, problem) for _, problem in problems]
         return failed
 
-    def _ranges_to_put(self, run: SowRecordBatch, flags: FieldColumn) -> Iterator[tuple[int, int]]:
+    def _ranges_to_put(
+        self, batch: SowRecordBatch, flags: FieldColumn
+    ) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each row of records to put.
 
         Late records are checked one by one: records put before them count.
         """
         if flags == 0:
-            yield 0, len(run.bodies)
+            yield 0, len(batch.bodies)
             return
         start = 0
-        for is_late, alike in groupby(each(flags, len(run.bodies))):
+        for is_late, alike in groupby(each(flags, len(batch.bodies))):
             end = start + sum(1 for _ in alike)
             if not is_late:
                 yield start, end
-            for place in range(start, end) if is_late else ():
-                client, sequence = of_one(run.publisher, place), run.numbers[place]
-                if not self._is_superseded(str(run.keys[place]), client, sequence):
-                    yield place, place + 1
+            for index in range(start, end) if is_late else ():
+                client, sequence = of_one(batch.publisher, index), batch.numbers[index]
+                if not self._is_superseded(str(batch.keys[index]), client, sequence):
+                    yield index, index + 1
             start = end
 
     def _is_superseded(self, key: str, client: int, sequence: int) -> bool:
@@ -323,12 +324,12 @@ class ReplicatedRecordApplier:
             return
         envelope = arrivals.envelope(position, appended.timestamp)
         client, sequence = arrivals.columns.clients[position], arrivals.columns.sequences[position]
-        moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
+        time_ns = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         for record in records:
             if appended.flags and self._is_superseded(record.key, client, sequence):
                 continue
             try:
-                change = sow.remove(record, appended.txids[0], moment)
+                change = sow.remove(record, appended.txids[0], time_ns)
             except RecordStoreError as error:
                 arrivals.unapplied_entries.append((position, error))
             else:

@@ -149,7 +149,7 @@ class AggregateSubscription:
     def end(self) -> None:
         """Release everything; the subscription has ended."""
         self._subscription.subscriber.charge_memory(
-            -sum(one.size_bytes for one in self._pending_changes.values())
+            -sum(change.size_bytes for change in self._pending_changes.values())
         )
         self._pending_changes.clear()
         if self.page is not None:

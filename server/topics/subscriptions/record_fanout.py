@@ -148,7 +148,7 @@ class RecordFanout(SubscriberSet):
         self._tracking_count = 0  # subscriptions that track focus
         self._filtered_tracking_count = 0  # those of them with a filter
         self._comparing_count = 0  # subscriptions with messages that depend on the state before
-        # unfiltered subscriptions, with their places: of connections without a filter here, others
+        # unfiltered subscriptions, with their numbers: of connections without a filter here, others
         self._pure_unfiltered: dict[Subscription, int] = {}
         self._mixed_unfiltered: dict[Subscription, int] = {}
         self._delivery_cache = DeliveryCache[RecordChangeKind | _Case, _Recipient]()
@@ -478,7 +478,9 @@ class RecordFanout(SubscriberSet):
                 visibility = self._visibility_for(subscriptions[0])
                 return OofDelivery(self._make_framer("oof", subscriptions), visibility)
             return FullRecordDelivery(self._make_framer("p", subscriptions))
-        with_empty_deltas = [one for one in subscriptions if not one.omits_empty_deltas]
+        with_empty_deltas = [
+            subscription for subscription in subscriptions if not subscription.omits_empty_deltas
+        ]
         return DeltaDelivery(
             self._make_framer("p", subscriptions),
             self._make_framer("p", with_empty_deltas) if with_empty_deltas else None,

@@ -6,8 +6,8 @@ Topics differ in the use of their subscribers: an ad hoc topic passes on message
 subscribers stay the same.
 
 The cost of finding the recipients of a message grows with their number, not with that of all
-subscriptions: these are kept by their filters. Each has a place in the order of creation; a message
-lists its subscriptions in this order.
+subscriptions: these are kept by their filters. Each has a number in the order of creation; the
+subscriptions of a message are listed in this order.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SubscriberSet:
         self._effective_forms: dict[Subscription, Subscription] = {}
         self._attach_count = 0
         self._literal_count = 0  # subscriptions to this very topic
-        self._unfiltered: dict[Subscription, int] = {}  # with their places
+        self._unfiltered: dict[Subscription, int] = {}  # with their numbers
         self._filter_counts: dict[int, int] = {}  # number of filters, by connection
         self._functions = functions
         self._filters = NO_FILTERS  # shared: most topics never have any
@@ -165,11 +165,11 @@ class SubscriberSet:
     def _add_owner(self, filter_: Filter, subscription: Subscription) -> None:
         owners = filter_.owners
         if owners is None:
-            filter_.owners, filter_.place = subscription, self._attach_count
+            filter_.owners, filter_.number = subscription, self._attach_count
         elif isinstance(owners, dict):
             owners[subscription] = self._attach_count
         else:
-            filter_.owners = {owners: filter_.place, subscription: self._attach_count}
+            filter_.owners = {owners: filter_.number, subscription: self._attach_count}
 
     def _cache_writer(self, filter_: Filter) -> None:
         """Cache writer and id in a filter with one user, if its messages need only an id."""
@@ -189,7 +189,7 @@ class SubscriberSet:
         raise NotImplementedError
 
     def _split_unfiltered(self) -> tuple[dict[Subscription, int], dict[Subscription, int]]:
-        """Return the subscriptions without a filter, with their places.
+        """Return the subscriptions without a filter, with their numbers.
 
         Returns:
             Those of connections without any filter here, and those of connections with filters.
@@ -198,19 +198,19 @@ class SubscriberSet:
             return self._unfiltered, {}
         without_filters: dict[Subscription, int] = {}
         with_filters: dict[Subscription, int] = {}
-        for subscription, place in self._unfiltered.items():
+        for subscription, entry in self._unfiltered.items():
             has_filters = subscription.subscriber.number in self._filter_counts
-            (with_filters if has_filters else without_filters)[subscription] = place
+            (with_filters if has_filters else without_filters)[subscription] = entry
         return without_filters, with_filters
 
     def _merge_subscriptions(
         self, unfiltered: dict[Subscription, int], filters: Iterable[Filter]
     ) -> list[Subscription]:
         """Return some subscriptions without a filter and those with some filters, in order."""
-        places = dict(unfiltered)
+        numbers = dict(unfiltered)
         for filter_ in filters:
-            places.update(_places_of(filter_))
-        return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
+            numbers.update(_numbers_of(filter_))
+        return list(numbers) if len(numbers) == 1 else sorted(numbers, key=numbers.__getitem__)
 
     def end_subscriptions(self, error: Exception) -> None:
         """End all subscriptions, since the messages of the topic cannot be made."""
@@ -218,11 +218,11 @@ class SubscriberSet:
 
     def _owners_of(self, filter_: Filter) -> Collection[int]:
         """Return the numbers of the connections that have a filter."""
-        return {subscription.subscriber.number for subscription in _places_of(filter_)}
+        return {subscription.subscriber.number for subscription in _numbers_of(filter_)}
 
     def _end_failed_filter(self, filter_: Filter, error: Exception) -> None:
         """End the subscriptions that have a filter, because it has failed."""
-        end_failed_subscriptions(list(_places_of(filter_)), error)
+        end_failed_subscriptions(list(_numbers_of(filter_)), error)
 
 
 def _remove_owner(filter_: Filter, subscription: Subscription) -> None:
@@ -235,9 +235,9 @@ def _remove_owner(filter_: Filter, subscription: Subscription) -> None:
         filter_.owners = None
 
 
-def _places_of(filter_: Filter) -> dict[Subscription, int]:
-    """Return a filter's subscriptions, with their places."""
+def _numbers_of(filter_: Filter) -> dict[Subscription, int]:
+    """Return a filter's subscriptions, with their numbers."""
     owners = filter_.owners
     if owners is None:
         return {}
-    return owners if isinstance(owners, dict) else {owners: filter_.place}
+    return owners if isinstance(owners, dict) else {owners: filter_.number}

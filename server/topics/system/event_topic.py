@@ -82,7 +82,8 @@ class EventTopic:
         if self._generation != topics.generation:
             self._generation = topics.generation
             self._found_topics = [
-                topics.find(one.name, self._name) for one in self._types.message_types
+                topics.find(message_type.name, self._name)
+                for message_type in self._types.message_types
             ]
         for topic in self._found_topics:  # noqa: SIM110 - tested at each subscribe, with one topic or two
             if topic.has_subscriptions or topic.is_persistent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amperage.wire.frame_slices import Places
+from amperage.wire.frame_slices import FrameSlices
 from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import frame
 from server.storage.journal.format.layout import RECORD, RECORD_SIZE, crc32c
@@ -18,12 +18,12 @@ HEADER = b"{}"
 BEGIN, CLIENT, SEQUENCE = 4096, 77, 9
 
 
-def in_stream(bodies: list[bytes]) -> Places:
+def in_stream(bodies: list[bytes]) -> FrameSlices:
     stream = b"".join(frame(HEADER, body) for body in bodies)
     return split_known(stream, 0, HeaderShapes([HEADER]), 1000)[0]
 
 
-def content(bodies: Places | list[bytes], checksums: list[int]) -> EntryColumns:
+def content(bodies: FrameSlices | list[bytes], checksums: list[int]) -> EntryColumns:
     count = len(bodies)
     sequences = range(SEQUENCE, SEQUENCE + count)
     return EntryColumns(0, CLIENT, sequences, 0, 0, 1, 0, 0, 0, checksums, bodies)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.sow.slab.index_builder import Placing
+from server.storage.sow.slab.index_builder import IndexBuilder
 from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind, crc32c
 from tests.storage.sow.support import spoiled
 from tests.support.chances import examples
@@ -69,12 +69,12 @@ def test_records_are_where_their_last_entries_are(
     model = Model(topic)
     others: list[tuple[int, bytes]] = []
     rows: dict[str, int] = {}
-    locations, rooms, free = array("q"), array("I"), list[int]()
+    locations, sizes, free = array("q"), array("I"), list[int]()
 
     def other(location: int, data: bytes) -> None:
         others.append((location, data.ljust((len(data) + 7) & -8, b"\0")))
 
-    placing = Placing(topic, rows, locations, rooms, free, other)
+    builder = IndexBuilder(topic, rows, locations, sizes, free, other)
     total = found = 0
     for slab in range(3):
         start, content = slab << 20, bytearray(64)
@@ -90,15 +90,15 @@ def test_records_are_where_their_last_entries_are(
         spoilt[-8] ^= 1
         ending = (b"", bytes(80), spoilt, entry(1, "5", "", b"old", 5000, EPOCH - 1), spoilt[:60])
         content += source.choice(ending)
-        position, live, sequence = placing.place(bytes(content), start, 64, 1 << 20, EPOCH)
+        position, live, sequence = builder.apply_slab(bytes(content), start, 64, 1 << 20, EPOCH)
         assert position == end
         total += live
         found = max(found, sequence)
-    placing.finish()
-    assert {key: (locations[row], rooms[row]) for key, row in rows.items()} == model.places
+    builder.finish()
+    assert {key: (locations[row], sizes[row]) for key, row in rows.items()} == model.places
     assert sorted([*rows.values(), *free]) == list(range(len(locations)))
     assert all(locations[row] == -1 for row in free)
-    assert total == sum(room for _, room in model.places.values())
+    assert total == sum(padded_size for _, padded_size in model.places.values())
     assert (others, found) == (model.others, model.sequence)
 
 
@@ -110,17 +110,17 @@ def test_reading_believes_nothing_that_it_reads(data: st.DataObject) -> None:
     parts = data.draw(st.lists(st.sampled_from(whole) | st.binary(max_size=80), max_size=5))
     slab = spoiled(data, parts)
     rows: dict[str, int] = {}
-    placing = Placing(None, rows, array("q"), array("I"), [], lambda _, __: None)
-    position, _, _ = placing.place(bytes(slab), 0, 0, data.draw(st.integers(0, 300)), EPOCH)
-    placing.finish()
+    builder = IndexBuilder(None, rows, array("q"), array("I"), [], lambda _, __: None)
+    position, _, _ = builder.apply_slab(bytes(slab), 0, 0, data.draw(st.integers(0, 300)), EPOCH)
+    builder.finish()
     assert position % 8 == 0
     assert position <= len(slab) + 7
     assert set(rows) <= {"7"}
 
 
 def test_a_slab_begins_at_its_beginning() -> None:
-    placing = Placing(None, {}, array("q"), array("I"), [], lambda _, __: None)
+    builder = IndexBuilder(None, {}, array("q"), array("I"), [], lambda _, __: None)
     with pytest.raises(ValueError, match="within their slab"):
-        placing.place(bytes(100), 0, -8, 100, EPOCH)
+        builder.apply_slab(bytes(100), 0, -8, 100, EPOCH)
     with pytest.raises(TypeError, match="8 bytes"):
-        Placing(None, {}, array("I"), array("I"), [], lambda _, __: None)
+        IndexBuilder(None, {}, array("I"), array("I"), [], lambda _, __: None)

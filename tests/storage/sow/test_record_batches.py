@@ -21,7 +21,7 @@ from server.storage.sow.keys.key_source import FieldKeys
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
-from server.storage.sow.slab.entry_writer import clean, place_run, write_run
+from server.storage.sow.slab.entry_writer import clean, index_batch, write_batch
 from server.storage.sow.slab.map_guard import MapGuard
 from server.storage.sow.slab.slab_format import ENTRY, crc32c
 from server.storage.sow.store import PastVersion, RecordStore, RecordTooLargeError, cleaning_paused
@@ -137,7 +137,7 @@ def put_all(store: RecordStore, run: SowRecordBatch) -> list[int]:
     refused = []
     place = 0
     while place < len(run.bodies):
-        put = store.put_run(run, place)
+        put = store.put_batch(run, place)
         assert len(put.rows) == put.end - place
         place = put.end
         if put.problem is not None:
@@ -260,7 +260,7 @@ def test_rows_of_a_run_say_which_records_are_new() -> None:
         for store in (MemoryStore(), file):
             store.put("5", Record("5", b"", "t"))
             run = SowRecordBatch("t", [5, 6, 6, 7], [b"a", b"b", b"c", b"d"], range(1, 5), 1)
-            put = store.put_run(run, 0)
+            put = store.put_batch(run, 0)
             assert put.problem is None
             assert list(put.rows) == [0, 1, 1, 2]
             assert list(put.added_rows) == [1, 2]
@@ -273,7 +273,9 @@ def test_a_run_in_a_file_that_has_lost_its_content_is_refused() -> None:
         run = next(runs(1))
         put_all(store, run)
         (disk.directory / "t.sow").write_bytes(b"")
-        put = store.put_run(SowRecordBatch("t", [1] * 50, [bytes(1000)] * 50, range(50, 100), 1), 0)
+        put = store.put_batch(
+            SowRecordBatch("t", [1] * 50, [bytes(1000)] * 50, range(50, 100), 1), 0
+        )
         assert (put.end, put.rows) == (0, [])
         assert "truncated or overwritten" in str(put.problem)
         store.close()
@@ -285,7 +287,7 @@ def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
         marks = ["", "x" * 0xFFFF, "y" * 0x10000, "z"]
         bodies = [b"a", b"b", b"c", b"d"]
         with pytest.raises(RecordTooLargeError, match="correlation id"):
-            store.ensure_space_for_run("t", bodies, marks)
+            store.ensure_space_for_batch("t", bodies, marks)
         run = SowRecordBatch("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
         assert put_all(store, run) == [2]
         assert {one.correlation_id for one in state_of(store).values()} == {"", marks[1], "z"}
@@ -304,10 +306,10 @@ def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
             run = next(stream)
             if source.random() < 0.5:
                 run = run._replace(correlation_ids=["\U0001f600" * 200] * len(run.bodies))
-            store.ensure_space_for_run(run.topic, run.bodies, run.correlation_ids)
+            store.ensure_space_for_batch(run.topic, run.bodies, run.correlation_ids)
             slabs = store.statistics.slabs
             with cleaning_paused([store]):
-                assert store.put_run(run, 0).end == len(run.bodies)
+                assert store.put_batch(run, 0).end == len(run.bodies)
                 assert store.statistics.slabs == slabs
         store.close()
 
@@ -357,14 +359,14 @@ def test_entries_are_not_written_outside_of_a_slab() -> None:
     slab = bytearray(200)
     for position, limit in ((-8, 200), (4, 200), (0, 201)):
         with pytest.raises(ValueError, match="within their slab"):
-            write_run(slab, position, limit, 1, run, 0)
+            write_batch(slab, position, limit, 1, run, 0)
     assert slab == bytes(200)
-    assert list(write_run(slab, 64, 64 + 103, 1, run, 0)) == []
-    assert list(write_run(slab, 64, 64 + 104, 1, run, 0)) == [104]
-    assert list(write_run(slab, 0, 64, 1, run, 1)) == [64]
-    assert list(write_run(slab, 0, 64, 1, run, 2)) == []
+    assert list(write_batch(slab, 64, 64 + 103, 1, run, 0)) == []
+    assert list(write_batch(slab, 64, 64 + 104, 1, run, 0)) == [104]
+    assert list(write_batch(slab, 0, 64, 1, run, 1)) == [64]
+    assert list(write_batch(slab, 0, 64, 1, run, 2)) == []
     for wrong in (run._replace(keys=[1]), run._replace(correlation_ids=["", "x", "y"])):
         with pytest.raises(ValueError, match="as many keys"):
-            write_run(slab, 0, 200, 1, wrong, 0)
+            write_batch(slab, 0, 200, 1, wrong, 0)
     with pytest.raises(ValueError, match="as many keys"):
-        place_run({}, array("q"), array("I"), [], [1], 0, 0, array("I", [8, 8]))
+        index_batch({}, array("q"), array("I"), [], [1], 0, 0, array("I", [8, 8]))

@@ -15,14 +15,14 @@ def damaged(
 ):
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef int64_t size = PyBytes_GET_SIZE(data)
-    cdef Py_ssize_t place, count = starts.shape[0]
+    cdef Py_ssize_t index, count = starts.shape[0]
     if ends.shape[0] != count or checksums.shape[0] != count:
         raise ValueError("as many bodies begin as end, and have checksums")
     found = []
-    for place in range(count):
+    for index in range(count):
         if (
-            not 0 <= starts[place] <= ends[place] <= size
-            or crc32c(base + starts[place], ends[place] - starts[place]) != checksums[place]
+            not 0 <= starts[index] <= ends[index] <= size
+            or crc32c(base + starts[index], ends[index] - starts[index]) != checksums[index]
         ):
-            found.append(place)
+            found.append(index)
     return found

@@ -105,7 +105,7 @@ def kind_of(path: Path) -> str:
 def instances_with_journals(directory: Path) -> set[str]:
     """Return the instances with journal files in a directory, as their file names spell them."""
     matches = (_NUMBERED.fullmatch(path.name) for path in _names(directory))
-    return {one["name"] for one in matches if one and one["kind"] in (JOURNAL, COMPRESSED)}
+    return {match["name"] for match in matches if match and match["kind"] in (JOURNAL, COMPRESSED)}
 
 
 def unfinished_files(directory: Path, instance: str) -> list[Path]:

@@ -122,11 +122,11 @@ def records_check(block: bytes) -> bool:
     Args:
         block: whole records, back to back.
     """
-    return bool(crc32c(block) == _of_intact_records(len(block) // RECORD_SIZE))
+    return bool(crc32c(block) == _checksum_of_intact(len(block) // RECORD_SIZE))
 
 
 @cache
-def _of_intact_records(count: int) -> int:
+def _checksum_of_intact(count: int) -> int:
     head = bytes(_HEAD_SIZE)
     return int(crc32c((head + CHECKSUM.pack(crc32c(head))) * count))
 

@@ -27,9 +27,9 @@ def iso_timestamp(microseconds: int, *, local: bool = False) -> str:
         local: show local time.
     """
     try:
-        moment = _EPOCH + timedelta(microseconds=microseconds)
+        time = _EPOCH + timedelta(microseconds=microseconds)
         if local:
-            return moment.astimezone().strftime("%Y%m%dT%H%M%S.%f%z")
+            return time.astimezone().strftime("%Y%m%dT%H%M%S.%f%z")
     except (OverflowError, ValueError, OSError):
         return str(microseconds)
-    return moment.strftime("%Y%m%dT%H%M%S.%fZ")
+    return time.strftime("%Y%m%dT%H%M%S.%fZ")

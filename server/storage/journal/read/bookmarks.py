@@ -169,11 +169,11 @@ def _point(text: str, bookmark: str) -> BookmarkPoint:
         return Now() if (client, sequence) in _NOW else EntryName(client, sequence)
     if match := _MOMENT.fullmatch(text):
         try:
-            moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+            second = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
         except ValueError:
             raise BookmarkError(f"'{text}' in the bookmark is not a moment in time") from None
         return LogTimestamp(
-            (moment - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0"))
+            (second - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0"))
         )
     raise BookmarkError(
         f"'{text:.80}' in the bookmark '{bookmark:.200}' is not a bookmark: expected 0, 0|1|, "
@@ -211,23 +211,27 @@ def resolve_bookmark_in_steps(
     starts: list[tuple[int, int]] = []
     missing: list[EntryName] = []
     warning = ""
-    for point in _places(request.starts, log) or request.starts:
-        start = _start(point, request, log, now)
+    for point in _own_positions(request.starts, log) or request.starts:
+        start = _find_start(point, request, log, now)
         if start is None and isinstance(point, EntryName):
             txid = log.find_damaged_entry(point.client, point.sequence)
             if txid is None:
                 missing.append(point)
             else:
                 start = txid - request.includes_start, 0
-                warning = f"the entry of {_text(point)} is damaged: begins at entry {txid}"
+                warning = (
+                    f"the entry of {_format_bookmark(point)} is damaged: begins at entry {txid}"
+                )
         if start is not None:
             starts.append(start)
         yield
     if missing and not starts:
         if not_found == "fail":
-            raise BookmarkError(f"bookmark not found: {_text(missing[0])}")
+            raise BookmarkError(f"bookmark not found: {_format_bookmark(missing[0])}")
         where = {"now": "end", "epoch": "beginning"}[not_found]
-        warning = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
+        warning = (
+            f"{_format_bookmark(missing[0])} is not in the transaction log: begins at its {where}"
+        )
     if starts or not_found == "now":
         # After the last entry that the reader and the log share, everything is new to the reader.
         common_txids = [
@@ -236,8 +240,8 @@ def resolve_bookmark_in_steps(
         lost_points = [(txid, point) for point, txid in common_txids if txid is not None]
         if lost_points and not starts:
             warning = (
-                f"{_text(lost_points[0][1])} is of entries that the transaction log has lost: "
-                "begins behind those before them"
+                f"{_format_bookmark(lost_points[0][1])} is of entries that the transaction log has"
+                " lost: begins behind those before them"
             )
         starts += [(txid, 0) for txid, _ in lost_points]
     default_txid = log.first_txid - 1 if not_found == "epoch" else now
@@ -248,14 +252,14 @@ def resolve_bookmark_in_steps(
     return (yield from _with_end(span, request, log, now))
 
 
-def _text(point: EntryName) -> str:
+def _format_bookmark(point: EntryName) -> str:
     return f"{point.client}|{point.sequence}|"
 
 
-def _places(starts: Iterable[BookmarkPoint], log: BookmarkLog) -> list[EntryName]:
+def _own_positions(starts: Iterable[BookmarkPoint], log: BookmarkLog) -> list[EntryName]:
     """Return the places in this very log among the starts, those of lost entries included."""
-    places = [one for one in _named(starts) if log.is_log_position(one.client)]
-    return [one for one in places if _is_known(one, log)]
+    positions = [name for name in _entry_names(starts) if log.is_log_position(name.client)]
+    return [position for position in positions if _is_known(position, log)]
 
 
 def _is_known(entry: EntryName, log: BookmarkLog) -> bool:
@@ -265,7 +269,7 @@ def _is_known(entry: EntryName, log: BookmarkLog) -> bool:
     )
 
 
-def _start(
+def _find_start(
     point: BookmarkPoint, request: BookmarkRequest, log: BookmarkLog, now: int
 ) -> tuple[int, int] | None:
     """Return the txid before the start, and the time before which entries are outside."""
@@ -302,7 +306,7 @@ def _with_end(
             case LogTimestamp():
                 pass
     timestamps = [
-        one.timestamp + (not excluded) for one in request.ends if isinstance(one, LogTimestamp)
+        end.timestamp + (not excluded) for end in request.ends if isinstance(end, LogTimestamp)
     ]
     if timestamps:
         # The latest end counts: a txid, unless the time is later than that entry.
@@ -311,9 +315,9 @@ def _with_end(
             return replace(span, end_timestamp=end_timestamp)
     if ends:
         return replace(span, last_txid=max(ends))
-    end_entries = {(one.client, one.sequence) for one in _named(request.ends)}
+    end_entries = {(name.client, name.sequence) for name in _entry_names(request.ends)}
     return replace(span, end_entries=frozenset(end_entries), includes_end=request.includes_end)
 
 
-def _named(points: Iterable[BookmarkPoint]) -> list[EntryName]:
+def _entry_names(points: Iterable[BookmarkPoint]) -> list[EntryName]:
     return [point for point in points if isinstance(point, EntryName)]

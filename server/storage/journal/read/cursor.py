@@ -411,7 +411,7 @@ class JournalCursor:
             end_number = rows[-1][TXID] + 1 - first_txid if rows else start
         kinds, topic_filter = self._kinds, current_file.topic_filter
         chosen_rows = [row for row in rows if row[KIND] in kinds and topic_filter[row[TOPIC]]]
-        count = _fitting(chosen_rows, max_bytes)
+        count = _count_fitting(chosen_rows, max_bytes)
         if count < len(chosen_rows):
             del chosen_rows[count:]
             is_end = False
@@ -439,9 +439,9 @@ class JournalCursor:
             )
         else:
             topics = [
-                one
-                for one in np.unique(records["topic"]).tolist()
-                if current_file.topic_filter[one]
+                number
+                for number in np.unique(records["topic"]).tolist()
+                if current_file.topic_filter[number]
             ]
             chosen_records = records[
                 np.isin(records["topic"], topics) & np.isin(records["kind"], sorted(self._kinds))
@@ -464,12 +464,14 @@ class JournalCursor:
         if current_file.entry_numbers is not None:
             index = int(np.searchsorted(current_file.entry_numbers, start))
             numbers = [
-                int(one) for one in current_file.entry_numbers[index : index + limit] if one < end
+                int(number)
+                for number in current_file.entry_numbers[index : index + limit]
+                if number < end
             ]
             if not numbers:
                 return [], end
             if numbers[-1] - numbers[0] > _MAX_RECORDS_PER_MATCH * len(numbers):
-                candidates = [read_rows(source, first_txid, one, one + 1)[0] for one in numbers]
+                candidates = [read_rows(source, first_txid, each, each + 1)[0] for each in numbers]
                 end_number = numbers[-1] + 1 if len(numbers) == limit else end
                 return [row for row in candidates if row is not None], end_number
             start, stop = (
@@ -541,7 +543,7 @@ class JournalCursor:
         self._notice(JournalNotice(JournalEvent.DAMAGED, text, path, txid))
 
 
-def _fitting(rows: Sequence[EntryRow], max_bytes: int) -> int:
+def _count_fitting(rows: Sequence[EntryRow], max_bytes: int) -> int:
     """Return the number of entries to read, so that only the last one exceeds a size."""
     lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
     if sum(lengths) < max_bytes:

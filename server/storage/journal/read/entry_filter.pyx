@@ -29,7 +29,7 @@ def choose(
     origins,
     uint64_t most_bytes,
 ):
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(block) // SIZE, place = 0
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(block) // SIZE, index = 0
     cdef const uint8_t *records = <const uint8_t *>PyBytes_AS_STRING(block)
     cdef const uint8_t *record
     cdef bytes chosen = PyBytes_FromStringAndSize(NULL, SIZE * count)
@@ -39,16 +39,16 @@ def choose(
     cdef uint64_t topic = ~<uint64_t>0, origin = ~<uint64_t>0
     cdef bint is_wanted = False, is_known = False
     cdef Py_ssize_t found = 0
-    while place < count and total < most_bytes:
-        record = records + SIZE * (count - 1 - place)
+    while index < count and total < most_bytes:
+        record = records + SIZE * (count - 1 - index)
         if (
-            load_u64(record + TXID) != first_txid + place
+            load_u64(record + TXID) != first_txid + index
             or load_u32(record + CRC) != crc32c(record, CRC)
         ):
-            damaged.append(first_txid + place)
-            place += 1
+            damaged.append(first_txid + index)
+            index += 1
             continue
-        place += 1
+        index += 1
         if record[KIND] >= 64 or not kinds >> record[KIND] & 1:
             continue
         if load_u32(record + TOPIC) != topic:
@@ -67,7 +67,7 @@ def choose(
             or not is_known
             or load_u32(record + ORIGIN) != origin
         ):
-            damaged.append(first_txid + place - 1)
+            damaged.append(first_txid + index - 1)
             continue
         if not found or not part_end <= start <= part_end + DETOUR:
             if found:
@@ -81,16 +81,16 @@ def choose(
         total += length
     if found:
         parts.append((part_start, part_end))
-    return chosen[: SIZE * found] if found < count else chosen, parts, place, damaged
+    return chosen[: SIZE * found] if found < count else chosen, parts, index, damaged
 
 
 def broken(bytes records, bytes bodies):
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, place
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, index
     cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
     cdef const uint8_t *body = <const uint8_t *>PyBytes_AS_STRING(bodies)
     cdef uint64_t size = PyBytes_GET_SIZE(bodies), start, length
     cdef list found = []
-    for place in range(count):
+    for index in range(count):
         start = load_u64(record + BODY_START)
         length = <uint64_t>load_u32(record + BODY_LENGTH) + load_u32(record + EXTRAS_LENGTH)
         if (
@@ -98,24 +98,24 @@ def broken(bytes records, bytes bodies):
             or length > size - start
             or crc32c(body + start, length) != load_u32(record + BODY_CRC)
         ):
-            found.append(place)
+            found.append(index)
         record += SIZE
     return found
 
 
 def alike(bytes records):
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, place, start = 0
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, index, start = 0
     cdef const uint8_t *first = <const uint8_t *>PyBytes_AS_STRING(records)
     cdef const uint8_t *record = first
     cdef list found = []
-    for place in range(count):
+    for index in range(count):
         if (
             load_u32(record + TOPIC) != load_u32(first + TOPIC)
             or load_u32(record + ORIGIN) != load_u32(first + ORIGIN)
             or (load_u32(record + EXTRAS_LENGTH) > 0) != (load_u32(first + EXTRAS_LENGTH) > 0)
         ):
-            found.append((start, place))
-            start, first = place, record
+            found.append((start, index))
+            start, first = index, record
         record += SIZE
     if count:
         found.append((start, count))
@@ -123,15 +123,15 @@ def alike(bytes records):
 
 
 def kinds(bytes records):
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
     cdef uint64_t kind, last = 0
     cdef dict found = {}
-    for place in range(PyBytes_GET_SIZE(records) // SIZE):
+    for index in range(PyBytes_GET_SIZE(records) // SIZE):
         if load_u32(record + EXTRAS_LENGTH):
             return None
         kind = load_u32(record + TOPIC) | <uint64_t>load_u32(record + ORIGIN) << 32
-        if kind != last or not place:
+        if kind != last or not index:
             found[kind] = None
             last = kind
         record += SIZE
@@ -152,11 +152,11 @@ def pick(bytes records, positions):
 
 
 def cut(bytes records, bytes bodies):
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, place
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, index
     cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
     cdef const char *data = PyBytes_AS_STRING(bodies)
     cdef list found = []
-    for place in range(count):
+    for index in range(count):
         found.append(PyBytes_FromStringAndSize(
             data + load_u64(record + BODY_START),
             <Py_ssize_t>load_u32(record + BODY_LENGTH) + load_u32(record + EXTRAS_LENGTH),

@@ -237,5 +237,5 @@ class EntryLookup:
         try:
             return self._cache.open(file.path)
         except FileNotFoundError:
-            moved_file = next((one for one in self._table.files if one.number == file.number), None)
+            moved_file = self._table.find(file.number)
             return None if moved_file is None else self._cache.open(moved_file.path)

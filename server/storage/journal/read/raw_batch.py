@@ -94,7 +94,9 @@ class RawEntryBatch:
 
     def entry_at(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
-        return entry_of(*_parts(self.records, self.bodies, position), self.topic, self.origin)
+        return entry_of(
+            *_row_and_body(self.records, self.bodies, position), self.topic, self.origin
+        )
 
     def pick(self, positions: Sequence[int]) -> RawEntryBatch:
         """Return the entries at the positions, in their order."""
@@ -146,7 +148,7 @@ class RawEntryRange:
 
     def entry_at(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
-        row, data = _parts(self.records, self.bodies, position)
+        row, data = _row_and_body(self.records, self.bodies, position)
         return entry_of(
             row, data, self.definitions.topics[row[TOPIC]], self.definitions.origins[row[ORIGIN]]
         )
@@ -229,7 +231,7 @@ class RawEntryRange:
         return self.pick(range(bisect_right(range(count), txid, key=self.txid_at)))
 
 
-def _parts(records: bytes, bodies: bytes, position: int) -> tuple[EntryRow, bytes]:
+def _row_and_body(records: bytes, bodies: bytes, position: int) -> tuple[EntryRow, bytes]:
     """Return the record of the entry at a position, and its body with the extras."""
     row = RECORD.unpack_from(records, position * RECORD_SIZE)
     start = row[BODY_START]

@@ -159,7 +159,7 @@ def _check_side_file(
     path: Path, side_file: _SidecarFormat, *, is_ours: bool
 ) -> Iterator[ForeignJournalFile]:
     """Check a file that can be rebuilt: accepted if it is of this program, however damaged."""
-    begin = _beginning(path, len(side_file.magic) + _VERSION_SIZE)
+    begin = _read_head(path, len(side_file.magic) + _VERSION_SIZE)
     magic, version = begin[:-_VERSION_SIZE], int.from_bytes(begin[-_VERSION_SIZE:], "little")
     if magic == side_file.magic:
         if version != side_file.version and (cause := _other_version(path, side_file)):
@@ -245,7 +245,7 @@ def _is_torn(page: bytes) -> bool:
     return not any(first_sector) or (first_sector.startswith(layout.MAGIC) and not any(checksum))
 
 
-def _beginning(path: Path, size: int) -> bytes:
+def _read_head(path: Path, size: int) -> bytes:
     """Return the first bytes of a file, decompressed and padded with zeros."""
     with path.open("rb") as file:
         begin = file.read(size)

@@ -164,7 +164,7 @@ class LogRecovery:
             live,
             extent,
             blank,
-            max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
+            max([file.number for file in files] + [file.number for file in blank], default=-1) + 1,
             self._sequences,
             self._sequence_gaps,
             last_txid,
@@ -182,11 +182,12 @@ class LogRecovery:
         numbers = sorted(paths)
         for before, after in pairwise(numbers):
             if after != before + 1:
+                name, next_name = paths[before].name, paths[after].name
                 raise JournalError(
                     f"{self._directory}: the transaction log has a gap: "
-                    f"{_several(before + 1, after - 1)} missing between {paths[before].name} and "
-                    f"{paths[after].name}; restore the missing files, or move {paths[before].name} "
-                    "and all files before it away as well"
+                    f"{_describe_numbers(before + 1, after - 1)} missing between {name} and "
+                    f"{next_name}; restore the missing files, or move {name} and all files before"
+                    " it away as well"
                 )
         return {number: paths[number] for number in numbers}
 
@@ -360,8 +361,8 @@ class LogRecovery:
         """Update the table of publishers with consecutive entries."""
         kinds = records["kind"]
         if self._sequence_gaps.missing_ranges or (kinds == JournalEntryKind.MISSING).any():
-            for place, row in enumerate(records.tolist()):
-                self._add_entry(row, data(place) if row[KIND] == JournalEntryKind.MISSING else None)
+            for index, row in enumerate(records.tolist()):
+                self._add_entry(row, data(index) if row[KIND] == JournalEntryKind.MISSING else None)
             return
         for sequence_range in numbered(records):
             self._add_sequence(sequence_range.client, sequence_range.last, sequence_range.time)
@@ -393,10 +394,10 @@ class LogRecovery:
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
         next_txid = header.first_txid + extent.count
-        place, watermark = make_file_watermark(
+        offset, watermark = make_file_watermark(
             CommitStream(live, next_txid, extent.count, extent.bodies_end)
         )
-        self._disk.write(descriptor, watermark, place)
+        self._disk.write(descriptor, watermark, offset)
         return live, extent
 
     def _truncate_live(self, live: LiveFile, header: JournalFileHeader, extent: FileExtent) -> None:
@@ -479,8 +480,8 @@ class LiveFileVisitor:
             records: their records, of `RECORD_TYPE`.
             data: reads the body with extras of an entry, by its place in `records`.
         """
-        for place in np.flatnonzero(records["kind"] >= JournalEntryKind.DEFINE_TOPIC).tolist():
-            self._add_definition(records[place].item(), data(place))
+        for index in np.flatnonzero(records["kind"] >= JournalEntryKind.DEFINE_TOPIC).tolist():
+            self._add_definition(records[index].item(), data(index))
         self._on_entries(records, data)
 
     def _add_definition(self, row: EntryRow, data: bytes) -> None:
@@ -496,10 +497,10 @@ def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
             continue
         source = open_source(file.path)
         for start, records in scan_columns(source, file.seal.count):
-            for place in reversed(
+            for index in reversed(
                 np.flatnonzero(records["kind"] == JournalEntryKind.RUNS).tolist()
             ):
-                number = start + place
+                number = start + index
                 rows = read_rows(source, file.first_txid, number, number + 1)
                 data = None if rows[0] is None else read_body(source, rows[0])
                 with suppress(msgspec.MsgspecError):
@@ -514,5 +515,5 @@ def _with_names(file: JournalFile, definitions: FileDefinitions) -> JournalFile:
     )
 
 
-def _several(first: int, last: int) -> str:
+def _describe_numbers(first: int, last: int) -> str:
     return f"number {first} is" if first == last else f"numbers {first} to {last} are"

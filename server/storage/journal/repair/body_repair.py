@@ -82,7 +82,7 @@ class JournalBodyRepair:
         intact_rows = read_rows(source, file.first_txid, start, stop)
         rows = [row for row in intact_rows if row is not None and row[KIND] in EVENTS]
         bodies = read_bodies(source, rows)
-        return [_damaged(row) for row, body in zip(rows, bodies, strict=True) if body is None]
+        return [_damaged_body(row) for row, body in zip(rows, bodies, strict=True) if body is None]
 
     def is_in_compressed_file(self, txid: int) -> bool:
         """Return whether an entry is in a compressed file, in which nothing can be replaced."""
@@ -104,12 +104,12 @@ class JournalBodyRepair:
             return False
         source, number = self._cache.open(file.path), damaged.txid - file.first_txid
         (row,) = read_rows(source, file.first_txid, number, number + 1) or [None]
-        if row is None or _damaged(row) != damaged or not damaged.matches(data):
+        if row is None or _damaged_body(row) != damaged or not damaged.matches(data):
             return False
         self._disk.overwrite(file.path, [(row[BODY_START], data)])
         return read_body(source, row) == data
 
 
-def _damaged(row: EntryRow) -> DamagedBody:
+def _damaged_body(row: EntryRow) -> DamagedBody:
     length = row[BODY_LENGTH] + row[EXTRAS_LENGTH]
     return DamagedBody(row[TXID], row[CLIENT], row[SEQUENCE], length, row[BODY_CRC])

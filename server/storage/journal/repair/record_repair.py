@@ -208,7 +208,9 @@ class JournalRecordRepair:
         definitions = file.read_definitions(source)
         topics = {topic: number for number, topic in definitions.topics.items()}
         candidates = [
-            one for one in accounts if one.topic in topics and _origin(one, definitions) is not None
+            account
+            for account in accounts
+            if account.topic in topics and _origin(account, definitions) is not None
         ]
         matches = _match_accounts(gap, body_range, candidates, source, is_elsewhere)
         if not matches:

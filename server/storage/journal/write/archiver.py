@@ -94,7 +94,7 @@ class Archiver:
             file = self._find_full_file(number)
             if file.path.parent == archive:
                 return
-            with _explained(file, "archived"):
+            with _convert_errors(file, "archived"):
                 for path in (*self._index_paths(file), file.path):
                     self._copy_file(path, archive / path.name)
                 self._table.update(number, path=archive / file.path.name)
@@ -117,7 +117,7 @@ class Archiver:
                 with gzip.GzipFile("", "wb", _LEVEL, raw, 0) as packed:
                     self._copy_bytes(original, packed.write, raw)
 
-            with _explained(file, "compressed"):
+            with _convert_errors(file, "compressed"):
                 self._write_atomically(file.path, target, compress)
                 self._table.update(number, path=target)
                 self._disk.remove(file.path)
@@ -142,11 +142,11 @@ class Archiver:
                     f"{file.path}: cannot be removed before what it says about its publishers is "
                     "stored elsewhere"
                 )
-            with _explained(file, "removed"):
+            with _convert_errors(file, "removed"):
                 self._record_removal(file)
             self._table.remove(number)
             try:
-                with _explained(file, "removed"):
+                with _convert_errors(file, "removed"):
                     for path in self._all_paths(file):
                         self._disk.remove(path)
                     self._disk.sync_directory(file.path.parent)
@@ -215,7 +215,7 @@ class Archiver:
 
 
 @contextmanager
-def _explained(file: JournalFile, operation: str) -> Iterator[None]:
+def _convert_errors(file: JournalFile, operation: str) -> Iterator[None]:
     """Convert an OSError into a JournalError that names the file and the failed operation."""
     try:
         yield

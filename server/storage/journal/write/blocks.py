@@ -1,8 +1,9 @@
 """Blocks: entries that are appended together.
 
-A run of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
+A batch of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
 entries from another instance are in columns already. So a block has common fields once, and the
-others in columns; `make_block` encodes records from these.
+others in columns; `make_block` encodes records from these. Beside them is the position at which the
+log goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
 from server.storage.journal.errors import JournalUnavailableError
+from server.storage.journal.format.layout import PAGE
+from server.storage.journal.write.handles import Handles
 
 FieldColumn: TypeAlias = int | Sequence[int]
 """The values of entries in one field: one for all, or one for each."""
@@ -23,9 +26,9 @@ def each(field: FieldColumn, count: int) -> Iterable[int]:
     return repeat(field, count) if isinstance(field, int) else field
 
 
-def of_one(field: FieldColumn, place: int) -> int:
-    """Return the value of a field for the entry with a place."""
-    return field if isinstance(field, int) else field[place]
+def of_one(field: FieldColumn, index: int) -> int:
+    """Return the value of a field for the entry at an index."""
+    return field if isinstance(field, int) else field[index]
 
 
 def part_of(field: FieldColumn, start: int, stop: int) -> FieldColumn:
@@ -86,9 +89,30 @@ class EntryColumns(NamedTuple):
         )
 
 
+@dataclass(slots=True)
+class WritePosition:
+    """The position at which the log goes on.
+
+    Attributes:
+        next_txid: txid of the next entry.
+        bodies_end: offset in bytes after the last body in the current file.
+        count: number of entries in that file.
+        extras_count: number of entries in it that have extras.
+        first_timestamp: time of its first entry, in microseconds since the Unix epoch.
+        last_timestamp: time of the last entry of the log.
+    """
+
+    next_txid: int
+    bodies_end: int = PAGE
+    count: int = 0
+    extras_count: int = 0
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class AppendPosition:
-    """The place of entries that are appended together.
+    """The position of entries that are appended together.
 
     Attributes:
         first_txid: txid of the first entry.
@@ -108,7 +132,7 @@ class AppendPosition:
 
 
 class AppendResult(NamedTuple):
-    """The part of a run that one call has appended, with one timestamp.
+    """The part of a batch that one call has appended, with one timestamp.
 
     Attributes:
         end: the position of the first entry that has not been appended; their number if all have.
@@ -125,3 +149,14 @@ class AppendResult(NamedTuple):
     problem: JournalUnavailableError | None
     flags: FieldColumn = 0
     checksums: Sequence[int] = ()
+
+
+def handle_numbers(handles: Handles, names: FieldColumn) -> tuple[FieldColumn, FieldColumn]:
+    """Return the numbers of topics and origins in the current file."""
+    topics = {name: topic.number for name, (topic, _) in handles.items()}
+    origins = {
+        name: 0 if origin is None else origin.number for name, (_, origin) in handles.items()
+    }
+    if isinstance(names, int):
+        return topics[names], origins[names]
+    return [topics[name] for name in names], [origins[name] for name in names]

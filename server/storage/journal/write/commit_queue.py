@@ -40,7 +40,7 @@ class LiveFile:
     """A journal file that can be written to.
 
     Attributes:
-        number: its place among the files of the instance.
+        number: its position among the files of the instance.
         path: path of the file.
         descriptor: file descriptor for writing.
         size: size in bytes.

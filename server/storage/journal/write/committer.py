@@ -1,4 +1,4 @@
-"""Group commit: writes appended entries to stable storage, on a thread of its own.
+"""Group commit: writes appended entries and syncs them (fdatasync), on a thread of its own.
 
 A commit begins as soon as there is something to write and the one before is done; entries appended
 meanwhile make up the next. Two commits begin at least MIN_COMMIT_INTERVAL_S apart, so that busy
@@ -158,7 +158,7 @@ def make_file_watermark(stream: CommitStream) -> WriteChunk:
 
     It is in the place of the next record, which overwrites it; empty if the file has no space left.
     """
-    place = stream.file.size - RECORD_SIZE * (stream.taken_count + 1)
-    if place < stream.bodies_end:
-        return place, b""
-    return place, pack_mark(CommitMark(stream.next_txid, stream.bodies_end))
+    offset = stream.file.size - RECORD_SIZE * (stream.taken_count + 1)
+    if offset < stream.bodies_end:
+        return offset, b""
+    return offset, pack_mark(CommitMark(stream.next_txid, stream.bodies_end))

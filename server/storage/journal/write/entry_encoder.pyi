@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 from server.storage.journal.write.blocks import AppendPosition, EntryColumns, FieldColumn
 
-def count_fitting(data: Sequence[bytes], room: int) -> int:
+def count_fitting(data: Sequence[bytes], free_bytes: int) -> int:
     """Return how many entries fit.
 
     Args:
         data: their bodies with extras.
-        room: bytes available for bodies and records.
+        free_bytes: bytes available for bodies and records.
     """
 
 def make_block(
-    place: AppendPosition, content: EntryColumns, flags: FieldColumn = 0
+    position: AppendPosition, content: EntryColumns, flags: FieldColumn = 0
 ) -> tuple[bytes, bytes, int, Sequence[int]]:
-    """Encode the bodies and records of a run.
+    """Encode the bodies and records of a batch.
 
     Args:
-        place: its place in the file.
+        position: its position in the file.
         content: the contents of its entries; the caller makes sure that they fit.
         flags: flags for the records.
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Encoder of entries that are appended together: their bodies and their records, in C.
 
-It runs while publishers wait. A field that the run shares is one value, consecutive numbers are a
+It runs while publishers wait. A field that the batch shares is one value, consecutive numbers are a
 range with two values, and only the other fields are read entry by entry. A body is joined to the
 others and its checksum is computed while it is in the processor's cache.
 """
@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 from server.storage.journal.format.octets cimport (
     crc32c, load_u32, store_u32, store_u64, uint8_t, uint32_t, uint64_t
 )
-from amperage.wire.frame_slices cimport Places
+from amperage.wire.frame_slices cimport FrameSlices
 from server.storage.journal.format.record cimport (
     SIZE, TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START, BODY_LENGTH,
     EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC
@@ -51,7 +51,7 @@ cdef class Bodies:
 
 cdef Bodies bodies_of(given):
     cdef Bodies bodies = Bodies()
-    cdef Places places
+    cdef FrameSlices slices
     cdef PyObject **items
     cdef PyObject *body
     cdef const uint8_t *chunk
@@ -60,13 +60,13 @@ cdef Bodies bodies_of(given):
     bodies.each = <Piece *>PyMem_Malloc(max(bodies.count, 1) * sizeof(Piece))
     if bodies.each == NULL:
         raise MemoryError
-    if type(given) is Places:
-        bodies.given = places = <Places>given
-        chunk = <const uint8_t *>PyBytes_AS_STRING(places.chunk)
+    if type(given) is FrameSlices:
+        bodies.given = slices = <FrameSlices>given
+        chunk = <const uint8_t *>PyBytes_AS_STRING(slices.chunk)
         for at in range(bodies.count):
-            bodies.each[at].data = chunk + places.first[at].start
-            bodies.each[at].size = places.first[at].size
-            bodies.size += places.first[at].size
+            bodies.each[at].data = chunk + slices.first[at].start
+            bodies.each[at].size = slices.first[at].size
+            bodies.size += slices.first[at].size
         return bodies
     bodies.given = PySequence_Fast(given, "bodies are a sequence")
     items = PySequence_Fast_ITEMS(bodies.given)
@@ -80,17 +80,17 @@ cdef Bodies bodies_of(given):
     return bodies
 
 
-def count_fitting(given, long long room):
+def count_fitting(given, long long free_bytes):
     cdef Bodies bodies = bodies_of(given)
     cdef Py_ssize_t at
     for at in range(bodies.count):
-        room -= bodies.each[at].size + SIZE
-        if room < 0:
+        free_bytes -= bodies.each[at].size + SIZE
+        if free_bytes < 0:
             return at
     return bodies.count
 
 
-def make_block(place, content, flags=0):
+def make_block(position, content, flags=0):
     cdef Bodies bodies = bodies_of(content.data)
     cdef Py_ssize_t count = bodies.count, at, length
     cdef bytes joined = PyBytes_FromStringAndSize(NULL, bodies.size)
@@ -98,8 +98,8 @@ def make_block(place, content, flags=0):
     cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(joined)
     cdef uint8_t *first = <uint8_t *>PyBytes_AS_STRING(made) + SIZE * (count - 1)
     cdef uint8_t *record
-    cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable_txid
-    cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source
+    cdef uint64_t txid = position.first_txid, end = position.bodies_end, lag = txid - position.durable_txid
+    cdef uint64_t timestamp = <uint64_t><long long>position.timestamp, source = content.source
     fill(first, count, EXTRAS_LENGTH, 4, content.extras_length)
     checksums = content.checksums
     cdef uint32_t *computed = NULL
@@ -124,8 +124,8 @@ def make_block(place, content, flags=0):
         store_u32(record + BODY_LENGTH, <uint32_t>length - load_u32(record + EXTRAS_LENGTH))
         store_u16(record + LAG, LAG_UNKNOWN if lag + at > LAG_UNKNOWN else lag + at)
         end += length
-    fill(first, count, TOPIC, 4, place.topics)
-    fill(first, count, ORIGIN, 4, place.origins)
+    fill(first, count, TOPIC, 4, position.topics)
+    fill(first, count, ORIGIN, 4, position.origins)
     fill(first, count, CLIENT, 8, content.clients)
     fill(first, count, SEQUENCE, 8, content.sequences)
     fill(first, count, SOURCE_TXID, 8, content.source_txids)

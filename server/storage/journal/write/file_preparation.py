@@ -75,7 +75,7 @@ class JournalFileMaintenance:
         clock: returns microseconds since the Unix epoch.
         notice: called when a task fails.
         publishers_txid: the txid up to which the stored table of publishers is valid.
-        take_note: records the last messages of a file that is to be removed.
+        on_removal: records the last messages of a file that is to be removed.
 
     Attributes:
         publishers_txid: the current value of the argument.
@@ -92,7 +92,7 @@ class JournalFileMaintenance:
         clock: Callable[[], int],
         notice: Callable[[JournalNotice], None],
         publishers_txid: int,
-        take_note: Callable[[JournalFile], None],
+        on_removal: Callable[[JournalFile], None],
     ) -> None:
         self._location = location
         self._table = table
@@ -114,7 +114,7 @@ class JournalFileMaintenance:
             disk,
             self.is_finalized,
             lambda: self.publishers_txid,
-            take_note,
+            on_removal,
         )
 
     def start(self) -> None:

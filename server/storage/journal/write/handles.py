@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import ParamSpec, TypeAlias
 
-from server.storage.journal.errors import EntryTooLargeError
+from server.storage.journal.errors import EntryTooLargeError, JournalUnavailableError
 from server.storage.journal.format.entry import JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import JournalFormatError, pack_origin, pack_topic
 
-_T = TypeVar("_T")
+_Arguments = ParamSpec("_Arguments")
 
 
 class TopicHandle:
@@ -23,7 +24,7 @@ class TopicHandle:
 
     def __init__(self, topic: JournalTopic) -> None:
         self.topic = topic
-        self.definition = _definition(pack_topic, topic)
+        self.definition = pack_limited(pack_topic, topic)
         self.file_number = -1
         self.number = 0
 
@@ -39,7 +40,7 @@ class OriginHandle:
 
     def __init__(self, origin: JournalOrigin) -> None:
         self.origin = origin
-        self.definition = _definition(pack_origin, origin)
+        self.definition = pack_limited(pack_origin, origin)
         self.file_number = -1
         self.number = 0
 
@@ -48,8 +49,25 @@ Handles: TypeAlias = Mapping[int, tuple[TopicHandle, OriginHandle | None]]
 """Topic and origin of each name in entries that are appended together; see `EntryColumns`."""
 
 
-def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
+@contextmanager
+def reset_on_failure(handle: TopicHandle | OriginHandle) -> Iterator[None]:
+    """Reset a handle if its definition fails: no entry may have a number that is not defined."""
     try:
-        return pack(thing)
+        yield
+    except JournalUnavailableError:
+        handle.file_number = -1
+        raise
+
+
+def pack_limited(
+    pack: Callable[_Arguments, bytes], *arguments: _Arguments.args, **options: _Arguments.kwargs
+) -> bytes:
+    """Return the result of a function of `layout`.
+
+    Raises:
+        EntryTooLargeError: one of the arguments is too long for the format.
+    """
+    try:
+        return pack(*arguments, **options)
     except JournalFormatError as problem:
         raise EntryTooLargeError(str(problem)) from problem

@@ -6,9 +6,7 @@ stable storage when the committer reports it, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import starmap
 from time import monotonic
 from typing import Final
@@ -26,7 +24,6 @@ from server.storage.journal.format.layout import (
     RECORD_SIZE,
     FileSeal,
     JournalFileHeader,
-    JournalFormatError,
     capacity,
     crc32c,
     pack_extras,
@@ -41,7 +38,9 @@ from server.storage.journal.write.blocks import (
     AppendResult,
     EntryColumns,
     FieldColumn,
+    WritePosition,
     each,
+    handle_numbers,
     of_one,
     part_of,
 )
@@ -52,34 +51,19 @@ from server.storage.journal.write.commit_queue import (
     LiveFile,
 )
 from server.storage.journal.write.entry_encoder import count_fitting, make_block
-from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
+from server.storage.journal.write.handles import (
+    Handles,
+    OriginHandle,
+    TopicHandle,
+    pack_limited,
+    reset_on_failure,
+)
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
 _NO_SEQUENCE: Final = (0, 0)
 _MAX_IN_BLOCK: Final = 1024
 _MAX_COMMIT_WAIT_S: Final = 30.0  # for which a full commit queue may block the engine
-
-
-@dataclass(slots=True)
-class WritePosition:
-    """The position at which the log goes on.
-
-    Attributes:
-        next_txid: txid of the next entry.
-        bodies_end: offset in bytes after the last body in the current file.
-        count: number of entries in that file.
-        extras_count: number of entries in it that have extras.
-        first_timestamp: time of its first entry, in microseconds since the Unix epoch.
-        last_timestamp: time of the last entry of the log.
-    """
-
-    next_txid: int
-    bodies_end: int = PAGE
-    count: int = 0
-    extras_count: int = 0
-    first_timestamp: int = 0
-    last_timestamp: int = 0
 
 
 class JournalWriter:
@@ -97,7 +81,7 @@ class JournalWriter:
         clock: returns microseconds since the Unix epoch.
         drain_commit_queue: commits waiting entries, or waits until the committer has taken some.
         run_history: the runs of the instance; this one begins with the first entry.
-        clock_steps: the steps of the wall clock, by place in the log.
+        clock_steps: the steps of the wall clock, by txid.
         on_clock_step: called when one has been added.
 
     Attributes:
@@ -139,9 +123,7 @@ class JournalWriter:
         self._drain_commit_queue = drain_commit_queue
         self._run_history = run_history
         self._run_number = run_history.current
-        self._has_run_history = (
-            False  # this run has written an entry with all runs to the current file
-        )
+        self._has_run_history = False  # whether the current file has an entry with all runs
         self._next_numbers = [max(file.definitions.topics) + 1, max(file.definitions.origins) + 1]
         self._no_topic = TopicHandle(NO_TOPIC)
         self._next_txid = position.next_txid
@@ -150,9 +132,7 @@ class JournalWriter:
         self._extras_count = position.extras_count
         self._first_timestamp = position.first_timestamp
         self.last_timestamp = position.last_timestamp
-        self._appended_bytes = (
-            0  # bytes, counted as in `CommitQueue.taken_bytes`; without those of the current grant
-        )
+        self._appended_bytes = 0  # like `CommitQueue.taken_bytes`; without the current grant
         self._credit_bytes = 0  # bytes of the grant that may be appended without further checks
         self._granted_bytes = 0
         self.commit_queue = CommitQueue(
@@ -223,29 +203,18 @@ class JournalWriter:
         length = len(body)
         data, extras_length = body, 0
         if correlation_id or given_key:
-            extras = _extras(correlation_id, given_key)
+            extras = pack_limited(pack_extras, correlation_id, given_key)
             data, extras_length = body + extras, len(extras)
-        self._credit_bytes -= length + extras_length + RECORD_SIZE
-        if self._credit_bytes < 0:
-            self._extend_credit(length + extras_length)
-        number = self.file.number
-        if topic.file_number != number or (origin is not None and origin.file_number != number):
-            self._credit_bytes += length + extras_length + RECORD_SIZE
-            self._define_handles(topic, origin, length + extras_length)
-            return self.append(
-                topic,
-                client,
-                sequence,
-                body,
-                kind,
-                sow_key,
-                expiration,
-                origin,
-                correlation_id,
-                given_key,
-                source_txid,
-                source,
-            )
+        needed = length + extras_length + RECORD_SIZE
+        while True:
+            self._credit_bytes -= needed
+            if self._credit_bytes < 0:
+                self._extend_credit(needed - RECORD_SIZE)
+            number = self.file.number
+            if topic.file_number == number and (origin is None or origin.file_number == number):
+                break
+            self._credit_bytes += needed
+            self._define_handles(topic, origin, needed - RECORD_SIZE)
         origin_number = 0 if origin is None else origin.number
         txid = self._next_txid
         now = self._clock()
@@ -262,9 +231,7 @@ class JournalWriter:
             source_txid = source_txid or client
             client = server_made_identity(client, self._instance, self._run_number)
             sequence = txid
-        lag = txid - self.durable_txid
-        if lag > LAG_UNKNOWN:
-            lag = LAG_UNKNOWN
+        lag = min(txid - self.durable_txid, LAG_UNKNOWN)
         bodies_end = self._bodies_end
         head = _pack_head(
             txid,
@@ -395,25 +362,25 @@ class JournalWriter:
             return AppendResult(start, (), self.last_timestamp, problem)
         return AppendResult(start + 1, (txid,), self.last_timestamp, None, flag)
 
-    def _append_copy(self, handles: Handles, content: EntryColumns, place: int) -> tuple[int, int]:
+    def _append_copy(self, handles: Handles, content: EntryColumns, index: int) -> tuple[int, int]:
         """Append one entry from another instance; return its txid and its flags."""
-        topic, origin = handles[of_one(content.handle_keys, place)]
-        length = of_one(content.extras_length, place)
-        body, correlation_id, given_key = split_extras(content.data[place], length)
-        client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
+        topic, origin = handles[of_one(content.handle_keys, index)]
+        length = of_one(content.extras_length, index)
+        body, correlation_id, given_key = split_extras(content.data[index], length)
+        client, sequence = of_one(content.clients, index), of_one(content.sequences, index)
         is_late = sequence <= self.sequences.get(client, _NO_SEQUENCE)[0]
         txid = self.append(
             topic,
             client,
             sequence,
             body,
-            of_one(content.kinds, place),
-            of_one(content.sow_keys, place),
-            of_one(content.expirations, place),
+            of_one(content.kinds, index),
+            of_one(content.sow_keys, index),
+            of_one(content.expirations, index),
             origin,
             correlation_id,
             given_key,
-            of_one(content.source_txids, place),
+            of_one(content.source_txids, index),
             content.source,
         )
         return txid, LATE_ENTRY_FLAG if is_late else 0
@@ -471,8 +438,8 @@ class JournalWriter:
     ) -> Sequence[int]:
         """Append entries that fit; return the checksums of their bodies with extras."""
         count = len(content.data)
-        topics, origins = _numbers_of(handles, content.handle_keys)
-        place = AppendPosition(
+        topics, origins = handle_numbers(handles, content.handle_keys)
+        position = AppendPosition(
             self._next_txid,
             self.current_time(),
             self._bodies_end,
@@ -480,12 +447,12 @@ class JournalWriter:
             origins,
             self.durable_txid,
         )
-        bodies, records, bodies_end, checksums = make_block(place, content, flags)
+        bodies, records, bodies_end, checksums = make_block(position, content, flags)
         self._credit_bytes -= bodies_end - self._bodies_end + RECORD_SIZE * count
         self._append_to_stream((count, bodies, records))
         self._next_txid += count
         self._bodies_end = bodies_end
-        self.last_timestamp = place.timestamp
+        self.last_timestamp = position.timestamp
         lengths = content.extras_length
         if lengths:
             self._extras_count += count if isinstance(lengths, int) else sum(map(bool, lengths))
@@ -570,7 +537,7 @@ class JournalWriter:
             self._next_numbers[0] += 1
             definitions.topics[topic.number] = topic.topic
             self.file.handles.append(topic)
-            with _undefined_unless_done(topic):
+            with reset_on_failure(topic):
                 self.append(topic, 0, 0, topic.definition, JournalEntryKind.DEFINE_TOPIC)
         if origin is not None and origin.file_number != number:
             origin.file_number, origin.number = number, self._next_numbers[1]
@@ -578,7 +545,7 @@ class JournalWriter:
             definitions.origins[origin.number] = origin.origin
             self.file.handles.append(origin)
             self._no_topic.file_number = number
-            with _undefined_unless_done(origin):
+            with reset_on_failure(origin):
                 definition = origin.definition
                 self.append(
                     self._no_topic, 0, 0, definition, JournalEntryKind.DEFINE_ORIGIN, origin=origin
@@ -618,31 +585,3 @@ class JournalWriter:
         self._table.add(
             JournalFile(file.number, file.path, file.size, txid, now, None, file.definitions)
         )
-
-
-@contextmanager
-def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]:
-    """Reset a handle if its definition fails: no entry may have a number that is not defined."""
-    try:
-        yield
-    except JournalUnavailableError:
-        handle.file_number = -1
-        raise
-
-
-def _numbers_of(handles: Handles, names: FieldColumn) -> tuple[FieldColumn, FieldColumn]:
-    """Return the numbers of topics and origins in the current file."""
-    topics = {name: topic.number for name, (topic, _) in handles.items()}
-    origins = {
-        name: 0 if origin is None else origin.number for name, (_, origin) in handles.items()
-    }
-    if isinstance(names, int):
-        return topics[names], origins[names]
-    return [topics[name] for name in names], [origins[name] for name in names]
-
-
-def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
-    try:
-        return pack_extras(correlation_id, given_key)
-    except JournalFormatError as problem:
-        raise EntryTooLargeError(str(problem)) from problem

@@ -164,9 +164,9 @@ class MemoIndexes:
             values = new_column.to_values()
             column, _ = block.columns[field]
             if replaced:
-                column = _replaced(column, replaced, values[: len(replaced)])
+                column = _replace_values(column, replaced, values[: len(replaced)])
             if added:
-                column = _extended(column, values[len(replaced) :])
+                column = _append_values(column, values[len(replaced) :])
             block.columns[field] = column, len(block.changes)
 
     def _read_columns(
@@ -198,21 +198,21 @@ class MemoIndexes:
             return [column_of((None,) * len(offsets))] * len(fields)
         row_states = [self._row_states[first + offset] for offset in offsets]
         values_by_field = extract(self._store.read_bodies(used_rows))
-        return [column_of(_spread(values, row_states)) for values in values_by_field]
+        return [column_of(_insert_nulls(values, row_states)) for values in values_by_field]
 
 
 def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnReader | None:
     return message_type.column_reader(fields) if isinstance(message_type, BulkMessageType) else None
 
 
-def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:
+def _insert_nulls(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:
     """Return values with NULLs inserted, where nothing is present."""
     rest = iter(values)
     return [next(rest) if there else None for there in presence]
 
 
-def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
-    """Return a column with other values in some places."""
+def _replace_values(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
+    """Return a column with other values at some indexes."""
     if isinstance(column, TextColumn) and set(map(type, values)) <= {str, type(None)}:
         mask = np.zeros(len(column), np.bool_)
         mask[offsets] = True
@@ -220,14 +220,14 @@ def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -
     if isinstance(column, NumberColumn):
         part = column_of(values)
         if isinstance(part, NumberColumn) and part.values.dtype == column.values.dtype:
-            return _numbers_replaced(column, offsets, part)
+            return _replace_numbers(column, offsets, part)
     all_values = column.to_values()
     for offset, value in zip(offsets, values, strict=True):
         all_values[offset] = value
     return column_of(all_values)
 
 
-def _numbers_replaced(
+def _replace_numbers(
     column: NumberColumn, offsets: Sequence[int], part: NumberColumn
 ) -> NumberColumn:
     numbers = column.values.copy()
@@ -243,7 +243,7 @@ def _numbers_replaced(
     return NumberColumn(numbers, valid, integers)
 
 
-def _extended(column: Column, values: Sequence[Value]) -> Column:
+def _append_values(column: Column, values: Sequence[Value]) -> Column:
     """Return a column with further values at its end."""
     part = column_of(values)
     if isinstance(column, TextColumn) and isinstance(part, TextColumn):

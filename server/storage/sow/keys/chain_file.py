@@ -125,7 +125,7 @@ class ChainFile:
         Raises:
             RecordStoreError: the ids cannot be written.
         """
-        entries = b"".join([_entry(text_to_bytes(one), key) for one in ids])
+        entries = b"".join([_entry(text_to_bytes(id_), key) for id_ in ids])
         try:
             self._truncate_torn()
             self._is_torn = True

@@ -56,7 +56,7 @@ def recover_chains(
         RecordStoreError: an id cannot be stored, or a record cannot be read.
     """
     count_before = len(chains)
-    stored, file = sow.table.store.chain_file_position, chains.file
+    stored, file = sow.table.store.header.chain_file_position, chains.file
     after = stored.until_sequence if file.is_intact and file.size >= stored.size else 0
     if journal is not None:
         _learn_from_log(sow, chains, journal, after, find_topic, pause)

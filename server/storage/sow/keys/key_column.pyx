@@ -22,25 +22,25 @@ cdef extern from "Python.h":
 cdef struct Buffer:
     uint8_t *bytes
     Py_ssize_t size
-    Py_ssize_t room
+    Py_ssize_t capacity
 
 
 def numbers_of(bytes start, columns, digest, octets):
     cdef list fields = [list(values) for values in columns], made = []
     cdef Py_ssize_t count = len(fields[0]), row
-    cdef Py_ssize_t width = len(fields), place
+    cdef Py_ssize_t width = len(fields), index
     cdef Buffer buffer
     cdef list column
-    buffer.bytes, buffer.size, buffer.room = NULL, 0, 0
+    buffer.bytes, buffer.size, buffer.capacity = NULL, 0, 0
     if any(len(values) != count for values in fields):
         raise ValueError("columns have the same length")
     try:
         for row in range(count):
             buffer.size = 0
             append(&buffer, PyBytes_AS_STRING(start), PyBytes_GET_SIZE(start))
-            for place in range(width):
-                column = <list>fields[place]
-                append_value(&buffer, column[row], octets, place == width - 1)
+            for index in range(width):
+                column = <list>fields[index]
+                append_value(&buffer, column[row], octets, index == width - 1)
             made.append(digest(PyBytes_FromStringAndSize(<char *>buffer.bytes, buffer.size)))
     finally:
         PyMem_Free(buffer.bytes)
@@ -94,14 +94,14 @@ cdef int append_length(Buffer *buffer, Py_ssize_t size) except -1:
 
 
 cdef int append(Buffer *buffer, const char *data, Py_ssize_t size) except -1:
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef void *grown
-    if buffer.size + size > buffer.room:
-        room = 2 * (buffer.size + size) + 64
-        grown = PyMem_Realloc(buffer.bytes, room)
+    if buffer.size + size > buffer.capacity:
+        capacity = 2 * (buffer.size + size) + 64
+        grown = PyMem_Realloc(buffer.bytes, capacity)
         if grown == NULL:
             raise MemoryError
-        buffer.bytes, buffer.room = <uint8_t *>grown, room
+        buffer.bytes, buffer.capacity = <uint8_t *>grown, capacity
     if size:
         memcpy(buffer.bytes + buffer.size, data, size)
         buffer.size += size

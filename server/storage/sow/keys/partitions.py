@@ -65,10 +65,10 @@ def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPartition | None]:
         The rest of the filter, None for none; and its first part, None if it has none.
     """
     terms = () if expr is None else conjuncts(expr)
-    for place, term in enumerate(terms):
+    for index, term in enumerate(terms):
         part = _part(term)
         if part is not None:
-            rest = (*terms[:place], *terms[place + 1 :])
+            rest = (*terms[:index], *terms[index + 1 :])
             return And(rest) if len(rest) > 1 else rest[0] if rest else None, part
     return expr, None
 

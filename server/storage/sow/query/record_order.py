@@ -35,7 +35,7 @@ _RELEASE_BATCH_SIZE: Final = 10
 """Runs of rows that are freed per slice."""
 
 
-def _inferred(value: Value) -> _SortKeyPart:
+def _inferred_key(value: Value) -> _SortKeyPart:
     return semantics.order_key(semantics.identity_key(value))
 
 
@@ -61,7 +61,7 @@ class RecordOrder:
 
     def __init__(self, terms: Sequence[OrderTerm], message_type: MessageType) -> None:
         self.fields: Final[tuple[Path, ...]] = tuple(term.identifier.path for term in terms)
-        key = semantics.order_key if message_type.capabilities.typed else _inferred
+        key = semantics.order_key if message_type.capabilities.typed else _inferred_key
         self._keys: Final = tuple(_descending(key) if term.is_descending else key for term in terms)
 
     def sort_key(self, values: Sequence[Value]) -> SortKey:

@@ -47,7 +47,7 @@ cdef class Slabs:
         self._maps, self._size = maps, size
 
     def join_bodies(self, array.array locations not None, rows):
-        cdef Py_ssize_t count = len(rows), place = 0, total = 0
+        cdef Py_ssize_t count = len(rows), number = 0, total = 0
         cdef array.array ends = array.clone(LOCATIONS, count, False)
         cdef int64_t *end_of = <int64_t *> ends.data.as_longlongs
         cdef Py_ssize_t row, length
@@ -61,20 +61,20 @@ cdef class Slabs:
             if row >= 0:
                 if not view.find(locations, row, &entry):
                     return None
-                start_of[place] = <const char *> entry.at + body_at(&entry)
+                start_of[number] = <const char *> entry.at + body_at(&entry)
                 length = entry.length - body_at(&entry)
             total += length
-            end_of[place] = total
+            end_of[number] = total
             total += 1
-            place += 1
+            number += 1
         data = PyBytes_FromStringAndSize(NULL, total)
         to = PyBytes_AS_STRING(data)
         length = 0
-        for place in range(count):
-            if end_of[place] > length:
-                memcpy(to + length, start_of[place], end_of[place] - length)
-            to[end_of[place]] = 0
-            length = end_of[place] + 1
+        for number in range(count):
+            if end_of[number] > length:
+                memcpy(to + length, start_of[number], end_of[number] - length)
+            to[end_of[number]] = 0
+            length = end_of[number] + 1
         return data, ends
 
     def read_bodies(self, array.array locations not None, rows):
@@ -152,7 +152,7 @@ cdef class _View:
 cdef object record_of(const Entry *entry, str topic):
     """Return the record of an entry, as `slab_format.decode_record` does."""
     cdef const uint8_t *at = entry.at + HEAD
-    cdef Py_ssize_t place = 0
+    cdef Py_ssize_t number = 0
     if entry.topics:
         topic = text_at(at, entry.topics)
     at += entry.topics
@@ -168,6 +168,6 @@ cdef object record_of(const Entry *entry, str topic):
         key, body, topic, entry.timestamp, entry.expires, entry.sequence, correlation_id, bookmark, None
     ):
         Py_INCREF(value)
-        PyTuple_SET_ITEM(record, place, <PyObject *> value)
-        place += 1
+        PyTuple_SET_ITEM(record, number, <PyObject *> value)
+        number += 1
     return record

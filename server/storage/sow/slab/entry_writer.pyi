@@ -9,8 +9,13 @@ from mmap import mmap
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.slab.map_guard import MapGuard
 
-def write_run(
-    mapped: mmap | bytearray, position: int, limit: int, epoch: int, run: SowRecordBatch, start: int
+def write_batch(
+    mapped: mmap | bytearray,
+    position: int,
+    limit: int,
+    epoch: int,
+    batch: SowRecordBatch,
+    start: int,
 ) -> array[int]:
     """Write entries for the records of a batch, as many as there is space for.
 
@@ -19,8 +24,8 @@ def write_run(
         position: the position of the first entry in the slab; a multiple of 8.
         limit: the limit of the end of the last entry.
         epoch: the slab's epoch.
-        run: the records, of the topic that entries need not name.
-        start: the place of the first of them.
+        batch: the records, of the topic that entries need not name.
+        start: the index of the first of them.
 
     Returns:
         The size of each entry with padding; they are contiguous.
@@ -30,10 +35,10 @@ def write_run(
             slab.
     """
 
-def place_run(
+def index_batch(
     rows: dict[str, int],
     locations: array[int],
-    rooms: array[int],
+    sizes: array[int],
     free: list[int],
     keys: Sequence[int],
     start: int,
@@ -45,10 +50,10 @@ def place_run(
     Args:
         rows: the rows by identity; new records are added.
         locations: the locations of entries, by rows.
-        rooms: the sizes of entries, by rows.
+        sizes: the sizes of entries, by rows.
         free: rows that are not in use; some of them are used.
         keys: the SOW keys of a batch.
-        start: the place of the first of these that has an entry.
+        start: the index of the first of these that has an entry.
         location: the location of that entry.
         written: the size of each entry with padding; they are contiguous.
 

@@ -74,57 +74,57 @@ cdef enum:
     DROPPED = 5
 
 
-def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run, Py_ssize_t start):
-    cdef list bodies = list(run.bodies), keys = list(run.keys), sequences = list(run.sequences)
-    cdef list numbers = list(run.numbers), correlation_ids = list(run.correlation_ids)
-    cdef list timestamps = column_of(run.timestamp), moments = column_of(run.expires)
-    cdef list publishers = column_of(run.publisher)
-    cdef Py_ssize_t count = len(bodies), place
-    cdef Py_ssize_t length, room, key_size, correlation_size = 0, bookmark_size = 0
-    cdef uint64_t timestamp = 0 if timestamps is not None else run.timestamp
-    cdef uint64_t expires = 0 if moments is not None else run.expires
+def write_batch(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, batch, Py_ssize_t start):
+    cdef list bodies = list(batch.bodies), keys = list(batch.keys), sequences = list(batch.sequences)
+    cdef list numbers = list(batch.numbers), correlation_ids = list(batch.correlation_ids)
+    cdef list timestamps = column_of(batch.timestamp), moments = column_of(batch.expires)
+    cdef list publishers = column_of(batch.publisher)
+    cdef Py_ssize_t count = len(bodies), index
+    cdef Py_ssize_t length, padded_size, key_size, correlation_size = 0, bookmark_size = 0
+    cdef uint64_t timestamp = 0 if timestamps is not None else batch.timestamp
+    cdef uint64_t expires = 0 if moments is not None else batch.expires
     cdef uint8_t[MAX_DECIMALS] key
     cdef uint8_t[2 * MAX_DECIMALS + 2] bookmark
-    cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else run.publisher)
+    cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else batch.publisher)
     cdef uint8_t *at
     cdef uint8_t *to
     cdef bytes body, correlation_id = b""
-    cdef array.array rooms = array.array("I")
+    cdef array.array sizes = array.array("I")
     cdef Py_buffer view
     behind_publisher[0] = 124
     for column in (
         keys, sequences, numbers or None, correlation_ids or None, timestamps, moments, publishers
     ):
         if column is not None and len(column) != count:
-            raise ValueError("a run has as many keys, sequences and numbers as bodies")
-    array.resize(rooms, max(0, count - start))
+            raise ValueError("a batch has as many keys, sequences and numbers as bodies")
+    array.resize(sizes, max(0, count - start))
     PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
     try:
         if position < 0 or position % 8 or limit > view.len:
             raise ValueError("entries lie within their slab")
-        for place in range(start, count):
-            body = bodies[place]
-            key_size = put_decimals(key, PyLong_AsUnsignedLongLong(keys[place])) - key
+        for index in range(start, count):
+            body = bodies[index]
+            key_size = put_decimals(key, PyLong_AsUnsignedLongLong(keys[index])) - key
             if timestamps is not None:
-                timestamp = PyLong_AsUnsignedLongLong(timestamps[place])
+                timestamp = PyLong_AsUnsignedLongLong(timestamps[index])
             if moments is not None:
-                expires = PyLong_AsUnsignedLongLong(moments[place])
+                expires = PyLong_AsUnsignedLongLong(moments[index])
             if numbers:
                 if publishers is not None:
                     behind_publisher = put_decimals(
-                        bookmark, PyLong_AsUnsignedLongLong(publishers[place])
+                        bookmark, PyLong_AsUnsignedLongLong(publishers[index])
                     )
                     behind_publisher[0] = 124
-                at = put_decimals(behind_publisher + 1, PyLong_AsUnsignedLongLong(numbers[place]))
+                at = put_decimals(behind_publisher + 1, PyLong_AsUnsignedLongLong(numbers[index]))
                 at[0] = 124
                 bookmark_size = at + 1 - bookmark
             if correlation_ids:
-                correlation_id = text_to_bytes(correlation_ids[place])
+                correlation_id = text_to_bytes(correlation_ids[index])
                 correlation_size = PyBytes_GET_SIZE(correlation_id)
             length = TEXTS + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
-            room = (length + 7) & ~<Py_ssize_t>7
-            if room > limit - position or correlation_size > MAX_OF_TEXT:
-                array.resize(rooms, place - start)
+            padded_size = (length + 7) & ~<Py_ssize_t>7
+            if padded_size > limit - position or correlation_size > MAX_OF_TEXT:
+                array.resize(sizes, index - start)
                 break
             at = <uint8_t *>view.buf + position
             store_u32(at + LENGTH, <uint32_t>length)
@@ -135,7 +135,7 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
             store_u16(at + CORRELATION_SIZE, <unsigned>correlation_size)
             store_u16(at + BOOKMARK_SIZE, <unsigned>bookmark_size)
             store_u16(at + BOOKMARK_SIZE + 2, 0)
-            store_u64(at + SEQUENCE, PyLong_AsUnsignedLongLong(sequences[place]))
+            store_u64(at + SEQUENCE, PyLong_AsUnsignedLongLong(sequences[index]))
             store_u64(at + STAMP, timestamp)
             store_u64(at + EXPIRES, expires)
             store_u64(at + NUMBER, 0)
@@ -145,11 +145,11 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
             memcpy(to + correlation_size, bookmark, bookmark_size)
             memcpy(to + correlation_size + bookmark_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
             seal(at, crc32c(at + LENGTH, length - LENGTH))
-            rooms.data.as_uints[place - start] = <unsigned>room
-            position += room
+            sizes.data.as_uints[index - start] = <unsigned>padded_size
+            position += padded_size
     finally:
         PyBuffer_Release(&view)
-    return rooms
+    return sizes
 
 
 cdef list column_of(field):
@@ -157,10 +157,10 @@ cdef list column_of(field):
     return None if isinstance(field, int) else list(field)
 
 
-def place_run(
+def index_batch(
     dict rows,
     array.array locations,
-    array.array rooms,
+    array.array sizes,
     list free,
     keys,
     Py_ssize_t start,
@@ -168,25 +168,25 @@ def place_run(
     array.array written,
 ):
     cdef list numbers = list(keys), placed = [], added = []
-    cdef Py_ssize_t count = len(written), place, row
+    cdef Py_ssize_t count = len(written), index, row
     cdef long long gained = 0
-    cdef unsigned room
+    cdef unsigned padded_size
     cdef uint8_t[MAX_DECIMALS] key
     cdef PyObject *found
-    if count > len(numbers) - start or written.itemsize != 4 or rooms.itemsize != 4:
+    if count > len(numbers) - start or written.itemsize != 4 or sizes.itemsize != 4:
         raise ValueError("as many keys as entries")
-    for place in range(count):
-        room = written.data.as_uints[place]
+    for index in range(count):
+        padded_size = written.data.as_uints[index]
         identity = PyUnicode_DecodeUTF8(
             <const char *>key,
-            put_decimals(key, PyLong_AsUnsignedLongLong(numbers[start + place])) - key,
+            put_decimals(key, PyLong_AsUnsignedLongLong(numbers[start + index])) - key,
             NULL,
         )
         found = PyDict_GetItemWithError(rows, identity)
         if found != NULL:
             number = <object>found
             row = number
-            gained -= rooms.data.as_uints[row]
+            gained -= sizes.data.as_uints[row]
         else:
             if free:
                 number = free.pop()
@@ -195,13 +195,13 @@ def place_run(
                 row = len(locations)
                 number = row
                 array.resize_smart(locations, row + 1)
-                array.resize_smart(rooms, row + 1)
+                array.resize_smart(sizes, row + 1)
             rows[identity] = number
             added.append(number)
         locations.data.as_longlongs[row] = location
-        rooms.data.as_uints[row] = room
-        location += room
-        gained += room
+        sizes.data.as_uints[row] = padded_size
+        location += padded_size
+        gained += padded_size
         placed.append(number)
     return placed, added, gained
 
@@ -222,7 +222,7 @@ def clean(
     uint64_t epoch,
 ):
     cdef Py_buffer old, new
-    cdef Py_ssize_t begin = position, room
+    cdef Py_ssize_t begin = position, padded_size
     cdef uint8_t *entry
     cdef uint8_t *copy
     cdef PyObject *found
@@ -236,14 +236,14 @@ def clean(
             end = min(end, old.len)
             while position < end and position - begin < amount:
                 entry = <uint8_t *>old.buf + position
-                room = room_of(entry, end - position)
-                if not room:
+                padded_size = padded_size_of(entry, end - position)
+                if not padded_size:
                     break
                 if entry[KIND] == RECORD:
                     found = PyDict_GetItemWithError(rows, identity_of(entry, topic))
                     row = <object>found if found != NULL else -1
                     if row >= 0 and locations.data.as_longlongs[row] == source_start + position:
-                        if room > new.len - to:
+                        if padded_size > new.len - to:
                             break
                         copy = <uint8_t *>new.buf + to
                         memcpy(copy + LENGTH, entry + LENGTH, load_u32(entry + LENGTH) - LENGTH)
@@ -252,12 +252,12 @@ def clean(
                         if guard.lost:
                             break
                         locations.data.as_longlongs[row] = target_start + to
-                        to += room
+                        to += padded_size
                 elif entry[KIND] != DELETED and entry[KIND] != DROPPED:
                     break
                 if guard.lost:
                     break
-                position += room
+                position += padded_size
         finally:
             PyBuffer_Release(&new)
     finally:
@@ -265,7 +265,7 @@ def clean(
     return position, to
 
 
-cdef inline Py_ssize_t room_of(const uint8_t *entry, Py_ssize_t most) noexcept nogil:
+cdef inline Py_ssize_t padded_size_of(const uint8_t *entry, Py_ssize_t most) noexcept nogil:
     """Return the size of an entry with padding; 0 if it cannot be one."""
     cdef Py_ssize_t length, texts
     if most < TEXTS:

@@ -4,14 +4,14 @@ from array import array
 from collections.abc import Callable
 from mmap import mmap
 
-class Placing:
+class IndexBuilder:
     """Applies the entries of a file's log to the index of records, in the order of writing.
 
     Args:
         topic: the topic of records that name none, if identities contain the topic; else None.
         rows: identity -> row; complete when `finish` has been called.
         locations: the location of each row.
-        rooms: the size of the entry of each row.
+        sizes: the size of the entry of each row.
         free: rows that can be used again.
         other: applies an entry that is about no current record, given its location and bytes.
 
@@ -27,11 +27,11 @@ class Placing:
         topic: str | None,
         rows: dict[str, int],
         locations: array[int],
-        rooms: array[int],
+        sizes: array[int],
         free: list[int],
         other: Callable[[int, bytes], None],
     ) -> None: ...
-    def place(
+    def apply_slab(
         self, slab: mmap | bytes, start: int, position: int, end: int, epoch: int
     ) -> tuple[int, int, int]:
         """Apply the entries of a slab, up to the first invalid one.

@@ -50,17 +50,17 @@ cdef struct Found:
     bint is_number
     bint is_record
     int64_t location
-    uint32_t room
+    uint32_t padded_size
 
 
-cdef class Placing:
+cdef class IndexBuilder:
     """See index_builder.pyi."""
 
     cdef readonly set topics
     cdef object _topic
     cdef dict _rows
     cdef array.array _locations
-    cdef array.array _rooms
+    cdef array.array _sizes
     cdef list _free
     cdef object _other
     cdef Slot *_slots        # a power of two of them
@@ -75,13 +75,13 @@ cdef class Placing:
 
     def __cinit__(
         self, str topic, dict rows not None, array.array locations not None,
-        array.array rooms not None, list free not None, other,
+        array.array sizes not None, list free not None, other,
     ):
-        if locations.itemsize != sizeof(int64_t) or rooms.itemsize != sizeof(uint32_t):
-            raise TypeError("locations have 8 bytes, rooms 4")
+        if locations.itemsize != sizeof(int64_t) or sizes.itemsize != sizeof(uint32_t):
+            raise TypeError("locations have 8 bytes, sizes 4")
         self.topics = set()
         self._topic, self._rows, self._other = topic, rows, other
-        self._locations, self._rooms, self._free = locations, rooms, free
+        self._locations, self._sizes, self._free = locations, sizes, free
         self._identities = [None] * TOGETHER
         self._slots = new_slots(FIRST_BITS)
         self._bits = FIRST_BITS
@@ -90,7 +90,7 @@ cdef class Placing:
         release(self._slots)
         release(self._keys)
 
-    def place(self, slab, int64_t start, Py_ssize_t position, Py_ssize_t end, uint32_t epoch):
+    def apply_slab(self, slab, int64_t start, Py_ssize_t position, Py_ssize_t end, uint32_t epoch):
         cdef Py_buffer view
         PyObject_GetBuffer(slab, &view, PyBUF_SIMPLE)
         try:
@@ -125,9 +125,9 @@ cdef class Placing:
                 self.topics.add(text_at(entry.at + HEAD, entry.topics))
             sequence = max(sequence, entry.sequence)
             found.location = start + position
-            found.room = (entry.length + 7) & -8
+            found.padded_size = (entry.length + 7) & -8
             found.is_record = entry.kind == RECORD_KIND
-            position += found.room
+            position += found.padded_size
             if found.is_record or entry.kind == DELETED_KIND:
                 self._count += 1
                 if self._count == TOGETHER:
@@ -149,13 +149,13 @@ cdef class Placing:
 
     cdef int apply(self) except -1:
         """Set the locations of records to those of their last entries."""
-        cdef Py_ssize_t count = self._count, place
+        cdef Py_ssize_t count = self._count, index
         self._count = 0
-        for place in range(count):
-            if self._found[place].is_number:
-                self.apply_number(&self._found[place])
+        for index in range(count):
+            if self._found[index].is_number:
+                self.apply_number(&self._found[index])
             else:
-                self.apply_text(self._identities[place], &self._found[place])
+                self.apply_text(self._identities[index], &self._found[index])
         return 0
 
     cdef int apply_number(self, const Found *found) except -1:
@@ -169,7 +169,7 @@ cdef class Placing:
                 if self._taken > <Py_ssize_t>1 << (self._bits - 1):
                     self.grow()
             else:
-                self._live -= self._rooms.data.as_uints[slot.row]
+                self._live -= self._sizes.data.as_uints[slot.row]
                 self.put(slot.row, found)
         elif slot.row != NO_ROW:
             self.forget(slot.row)
@@ -185,7 +185,7 @@ cdef class Placing:
                 row = self._rows[identity] = self.new_row()
             else:
                 row = known
-                self._live -= self._rooms.data.as_uints[row]
+                self._live -= self._sizes.data.as_uints[row]
             self.put(row, found)
         elif known is not None:
             self.forget(known)
@@ -198,16 +198,16 @@ cdef class Placing:
             return self._free.pop()
         row = len(self._locations)
         array.resize_smart(self._locations, row + 1)
-        array.resize_smart(self._rooms, row + 1)
+        array.resize_smart(self._sizes, row + 1)
         return row
 
     cdef inline void put(self, Py_ssize_t row, const Found *found) noexcept:
         self._locations.data.as_longlongs[row] = found.location
-        self._rooms.data.as_uints[row] = found.room
-        self._live += found.room
+        self._sizes.data.as_uints[row] = found.padded_size
+        self._live += found.padded_size
 
     cdef int forget(self, Py_ssize_t row) except -1:
-        self._live -= self._rooms.data.as_uints[row]
+        self._live -= self._sizes.data.as_uints[row]
         self._locations.data.as_longlongs[row] = NOWHERE
         self._free.append(row)
         return 0
@@ -215,46 +215,46 @@ cdef class Placing:
     # The table of numbers (open addressing): a number's slot is its own, or the first free from home.
 
     cdef inline Slot *find(self, uint64_t number) noexcept nogil:
-        cdef uint64_t place = home(number, self._bits), last = (<uint64_t>1 << self._bits) - 1
-        while self._slots[place].row != NO_ROW and self._slots[place].number != number:
-            place = (place + 1) & last
-        return &self._slots[place]
+        cdef uint64_t index = home(number, self._bits), last = (<uint64_t>1 << self._bits) - 1
+        while self._slots[index].row != NO_ROW and self._slots[index].number != number:
+            index = (index + 1) & last
+        return &self._slots[index]
 
     cdef int grow(self) except -1:
         cdef Slot *old = self._slots
-        cdef uint64_t count = <uint64_t>1 << self._bits, place
+        cdef uint64_t count = <uint64_t>1 << self._bits, index
         self._slots = new_slots(self._bits + 1)
         self._bits += 1
-        for place in range(count):
-            if old[place].row != NO_ROW:
-                self.find(old[place].number)[0] = old[place]
+        for index in range(count):
+            if old[index].row != NO_ROW:
+                self.find(old[index].number)[0] = old[index]
         release(old)
         return 0
 
-    cdef void vacate(self, uint64_t place) noexcept nogil:
+    cdef void vacate(self, uint64_t index) noexcept nogil:
         """Free a slot; those behind it come nearer to their homes, so that all are still found."""
-        cdef uint64_t last = (<uint64_t>1 << self._bits) - 1, other = place
+        cdef uint64_t last = (<uint64_t>1 << self._bits) - 1, other = index
         self._taken -= 1
         while True:
             other = (other + 1) & last
             if self._slots[other].row == NO_ROW:
                 break
-            if (other - home(self._slots[other].number, self._bits)) & last >= (other - place) & last:
-                self._slots[place] = self._slots[other]
-                place = other
-        self._slots[place].row = NO_ROW
+            if (other - home(self._slots[other].number, self._bits)) & last >= (other - index) & last:
+                self._slots[index] = self._slots[other]
+                index = other
+        self._slots[index].row = NO_ROW
 
     cdef int note(self, Py_ssize_t row, uint64_t number) except -1:
         """Store the number of a row; to read all numbers from the table would be slow."""
         cdef Key *keys
-        cdef Py_ssize_t most = 2 * self._most + 1024, place
+        cdef Py_ssize_t most = 2 * self._most + 1024, index
         if row >= self._most:
             most = max(most, row + 1)
             keys = <Key *>realloc(self._keys, most * sizeof(Key))
             if keys == NULL:
                 raise MemoryError
-            for place in range(self._most, most):
-                keys[place].is_number = False
+            for index in range(self._most, most):
+                keys[index].is_number = False
             self._keys, self._most = keys, most
         self._keys[row].number, self._keys[row].is_number = number, True
         return 0
@@ -269,12 +269,12 @@ cdef class Placing:
 
 
 cdef Slot *new_slots(int bits) except NULL:
-    cdef uint64_t count = <uint64_t>1 << bits, place
+    cdef uint64_t count = <uint64_t>1 << bits, index
     cdef Slot *slots = <Slot *>malloc(count * sizeof(Slot))
     if slots == NULL:
         raise MemoryError
-    for place in range(count):
-        slots[place].row = NO_ROW
+    for index in range(count):
+        slots[index].row = NO_ROW
     return slots
 
 
@@ -286,11 +286,11 @@ cdef inline bint read_number(const uint8_t *text, Py_ssize_t size, uint64_t *num
     """Parse a number of 64 bits; return False for any text that is not the decimal form of one."""
     cdef uint64_t value = 0
     cdef unsigned digit
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     if not 0 < size <= MAX_DECIMALS or (text[0] == 48 and size > 1):
         return False
-    for place in range(size):
-        digit = <unsigned>text[place] - 48
+    for index in range(size):
+        digit = <unsigned>text[index] - 48
         if digit > 9 or value > (~<uint64_t>0 - digit) // 10:
             return False
         value = 10 * value + digit

@@ -19,8 +19,10 @@ def resident_share(maps: Sequence[mmap.mmap]) -> float:
         return 1.0
     pages = len(maps[0]) // mmap.PAGESIZE
     total = pages * len(maps)
-    places = range(0, total, max(total // _SAMPLE_COUNT, 1))
-    return sum(_is_resident(maps[place // pages], place % pages) for place in places) / len(places)
+    sampled_pages = range(0, total, max(total // _SAMPLE_COUNT, 1))
+    return sum(_is_resident(maps[page // pages], page % pages) for page in sampled_pages) / len(
+        sampled_pages
+    )
 
 
 def _is_resident(memory: mmap.mmap, page: int) -> bool:

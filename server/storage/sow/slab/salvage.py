@@ -53,7 +53,7 @@ def salvage(file: SlabFile, on_entry: Callable[[int, bytes], None]) -> list[Slab
             headers.append((slab_index, header))
         elif header is None and slab[:].strip(b"\0"):
             gaps.append(SlabGap(form.PAGE + slab_index * file.slab_size, file.slab_size))
-    headers.sort(key=lambda one: one[1].epoch)
+    headers.sort(key=lambda item: item[1].epoch)
     missing_count = len(_missing_epochs([header for _, header in headers], commit_point)) - len(
         gaps
     )
@@ -62,7 +62,7 @@ def salvage(file: SlabFile, on_entry: Callable[[int, bytes], None]) -> list[Slab
     ends.setdefault(commit_point.epoch, commit_point.position)
     for slab_index, header in headers:
         base = slab_index * file.slab_size
-        for position, size, data in _parts(
+        for position, size, data in _entries_and_gaps(
             file, slab_index, header.epoch, ends.get(header.epoch, 0)
         ):
             if data is None:
@@ -79,11 +79,11 @@ def _missing_epochs(headers: Sequence[SlabHeader], point: CommitPoint) -> set[in
         for header in headers
         if header.previous_epoch >= max(point.tail_epoch, 1)
     }
-    named_epochs |= {one for one in (point.tail_epoch, point.epoch) if one}
+    named_epochs |= {epoch for epoch in (point.tail_epoch, point.epoch) if epoch}
     return named_epochs - {header.epoch for header in headers}
 
 
-def _parts(
+def _entries_and_gaps(
     file: SlabFile, slab_index: int, epoch: int, written: int
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield the entries of a slab and the gaps between them: position, size, bytes of an entry.

@@ -201,40 +201,40 @@ class SlabFile:
 
     @property
     def key_scheme_digest(self) -> int:
-        """See `RecordStore.key_scheme_digest`."""
+        """See `StoreHeader.key_scheme_digest`."""
         return self._read_header_slot(form.KEYS_SLOT)
 
-    def set_key_scheme_digest(self, digest: int) -> None:
-        """Store the digest of how SOW keys were made; the next commit makes it durable."""
+    @key_scheme_digest.setter
+    def key_scheme_digest(self, digest: int) -> None:
         self._write_header_slot(form.KEYS_SLOT, digest)
 
     @property
     def rekey_sequence(self) -> int:
-        """See `RecordStore.rekey_sequence`."""
+        """See `StoreHeader.rekey_sequence`."""
         return self._read_header_slot(form.REKEYED_SLOT)
 
-    def set_rekey_sequence(self, sequence: int) -> None:
-        """Store the sequence at which records get other keys; the next commit makes it durable."""
+    @rekey_sequence.setter
+    def rekey_sequence(self, sequence: int) -> None:
         self._write_header_slot(form.REKEYED_SLOT, sequence)
 
     @property
     def unlogged_until(self) -> int:
-        """See `RecordStore.unlogged_until`."""
+        """See `StoreHeader.unlogged_until`."""
         return self._read_header_slot(form.LOG_SLOT)
 
-    def set_unlogged_until(self, sequence: int) -> None:
-        """Store which changes are in no log; the next commit makes it durable."""
+    @unlogged_until.setter
+    def unlogged_until(self, sequence: int) -> None:
         self._write_header_slot(form.LOG_SLOT, sequence)
 
     @property
     def chain_file_position(self) -> ChainFilePosition:
-        """See `RecordStore.chain_file_position`."""
+        """See `StoreHeader.chain_file_position`."""
         return ChainFilePosition(
             self._read_header_slot(form.CHAINS_SLOT), self._read_header_slot(form.CHAINS_SIZE_SLOT)
         )
 
-    def set_chain_file_position(self, stored: ChainFilePosition) -> None:
-        """Store how far chained ids are on stable storage; the next commit makes it durable."""
+    @chain_file_position.setter
+    def chain_file_position(self, stored: ChainFilePosition) -> None:
         self._write_header_slot(form.CHAINS_SLOT, stored.until_sequence)
         self._write_header_slot(form.CHAINS_SIZE_SLOT, stored.size)
 

@@ -50,8 +50,6 @@ _CHECKSUM: Final = struct.Struct("<I")
 ENTRY: Final = struct.Struct("<IIIBxHHHH2xQQQQ")
 """Checksum, length, epoch, kind, lengths of topic, key, correlation id and bookmark, sequence,
 timestamp, expiration, number."""
-BODY_BOUNDS: Final = struct.Struct("<4xI4x2xHHHH")
-"""The fields that locate the body in an entry: the entry's length, and the texts' lengths."""
 ENTRY_HEAD: Final = struct.Struct("<III")
 """The first three fields of `ENTRY`."""
 _EPOCH_AT: Final = ENTRY_HEAD.size - 4
@@ -146,11 +144,11 @@ def next_mark(slab: mmap, epoch: int, position: int) -> int:
     return -1 if match is None else match.start() - _EPOCH_AT
 
 
-def _sealed(content: bytes) -> bytes:
+def _add_checksum(content: bytes) -> bytes:
     return _CHECKSUM.pack(crc32c(content)) + content
 
 
-def _opened(data: bytes, layout: struct.Struct) -> tuple[Any, ...] | None:
+def _unpack_checked(data: bytes, layout: struct.Struct) -> tuple[Any, ...] | None:
     end = _CHECKSUM.size + layout.size
     if len(data) < end or _CHECKSUM.unpack_from(data)[0] != crc32c(data[_CHECKSUM.size : end]):
         return None
@@ -159,12 +157,12 @@ def _opened(data: bytes, layout: struct.Struct) -> tuple[Any, ...] | None:
 
 def pack_file_header(slab_size: int) -> bytes:
     """Return the bytes of a file header."""
-    return _sealed(_FILE.pack(MAGIC, VERSION, 0, slab_size))
+    return _add_checksum(_FILE.pack(MAGIC, VERSION, 0, slab_size))
 
 
 def unpack_file_header(data: bytes) -> tuple[int, int] | None:
     """Read version and slab size; None if this is no header, or a damaged one."""
-    fields = _opened(data, _FILE)
+    fields = _unpack_checked(data, _FILE)
     if fields is None or fields[0] != MAGIC:
         return None
     return fields[1], fields[3]
@@ -172,34 +170,34 @@ def unpack_file_header(data: bytes) -> tuple[int, int] | None:
 
 def pack_commit(point: CommitPoint) -> bytes:
     """Return the bytes of a commit point for one of the two slots."""
-    return _sealed(_COMMIT.pack(*point))
+    return _add_checksum(_COMMIT.pack(*point))
 
 
 def unpack_commit_slot(data: bytes) -> CommitPoint:
     """Read a commit point; all zeros if there is none, or a damaged one."""
-    fields = _opened(data, _COMMIT)
+    fields = _unpack_checked(data, _COMMIT)
     return CommitPoint() if fields is None else CommitPoint(*fields)
 
 
 def pack_note(number: int) -> bytes:
     """Return the bytes of a note for one of the other slots."""
-    return _sealed(_NOTE.pack(number))
+    return _add_checksum(_NOTE.pack(number))
 
 
 def unpack_note(data: bytes) -> int:
     """Read a note; 0 if there is none, or a damaged one."""
-    fields = _opened(data, _NOTE)
+    fields = _unpack_checked(data, _NOTE)
     return 0 if fields is None else int(fields[0])
 
 
 def pack_slab_header(header: SlabHeader) -> bytes:
     """Return the bytes of a slab header."""
-    return _sealed(_SLAB.pack(_SLAB_MAGIC, 0, *header))
+    return _add_checksum(_SLAB.pack(_SLAB_MAGIC, 0, *header))
 
 
 def unpack_slab_header(data: bytes) -> SlabHeader | None:
     """Read a slab header; return None if it is blank or damaged."""
-    fields = _opened(data, _SLAB)
+    fields = _unpack_checked(data, _SLAB)
     if fields is None or fields[0] != _SLAB_MAGIC:
         return None
     return SlabHeader(*fields[2:])

@@ -23,7 +23,7 @@ from server.storage.sow.keys.key_source import NO_KEY
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 from server.storage.sow.slab import slab_format as form
-from server.storage.sow.slab.entry_writer import clean, write_run
+from server.storage.sow.slab.entry_writer import clean, write_batch
 from server.storage.sow.slab.slab_file import SlabFile
 from server.storage.sow.slab.slab_format import (
     ENTRY_TAIL,
@@ -146,9 +146,11 @@ class SlabLog:
         slabs, position = 0, self.slab_size if self._head_slab is None else self._position
         records = list(records)
         max_text_bytes = _MAX_CHARACTER_SIZE * sum(
-            [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
+            [len(record.topic) + len(record.key) + len(record.correlation_id) for record in records]
         )
-        max_bytes = max_text_bytes + sum([len(one.body) + _MAX_ENTRY_OVERHEAD for one in records])
+        max_bytes = max_text_bytes + sum(
+            [len(record.body) + _MAX_ENTRY_OVERHEAD for record in records]
+        )
         limit = self.slab_size if to_delete else self._write_limit()
         if max_text_bytes <= form.MAX_TEXT and position + max_bytes <= limit:
             self._reserved_slabs = 0  # the upper bound fits, as nearly always
@@ -169,7 +171,7 @@ class SlabLog:
         self._ensure_free_slabs(slabs)
         self._reserved_slabs = slabs
 
-    def ensure_space_for_run(
+    def ensure_space_for_batch(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
         """Make sure that the records of a batch can be appended next. See `ensure_space`.
@@ -192,12 +194,12 @@ class SlabLog:
         else:
             self._reserved_slabs = 0
 
-    def append_run(self, batch: SowRecordBatch, start: int) -> tuple[int, array[int]]:
+    def append_batch(self, batch: SowRecordBatch, start: int) -> tuple[int, array[int]]:
         """Write entries for records of a batch, as many as fit without a check between them.
 
         Args:
             batch: the records, of the topic that entries need not name.
-            start: the place of the first of them.
+            start: the index of the first of them.
 
         Returns:
             The location of the first entry, and the size of each entry with padding; they are
@@ -211,7 +213,7 @@ class SlabLog:
         head_slab, head_map, position = self._head_slab, self._head_map, self._position
         if head_slab is None or head_map is None:
             return 0, array("I")
-        sizes = write_run(
+        sizes = write_batch(
             head_map, position, self._write_limit(), head_slab.epoch & 0xFFFFFFFF, batch, start
         )
         if self._guard.lost:  # the write has detected it

@@ -146,19 +146,20 @@ def _last_trace(file: SlabFile, extent: SlabExtent, position: int) -> int:
         or damage left at the position; the position itself if there is nothing of this slab.
     """
     slab, epoch = file.slabs[extent.slab_index], extent.header.epoch & 0xFFFFFFFF
-    end = place = position
-    while (place := form.next_mark(slab, epoch, place)) != -1:
-        if place + ENTRY.size > file.slab_size:
+    end = candidate = position
+    while (candidate := form.next_mark(slab, epoch, candidate)) != -1:
+        if candidate + ENTRY.size > file.slab_size:
             break
-        checksum, length, entry_epoch = ENTRY_HEAD.unpack_from(slab, place)
-        is_one = entry_epoch == epoch and ENTRY.size <= length <= file.slab_size - place
+        checksum, length, entry_epoch = ENTRY_HEAD.unpack_from(slab, candidate)
+        is_one = entry_epoch == epoch and ENTRY.size <= length <= file.slab_size - candidate
         if is_one and (
-            place == position or checksum == form.crc32c(slab[place + 4 : place + length])
+            candidate == position
+            or checksum == form.crc32c(slab[candidate + 4 : candidate + length])
         ):
-            end = place + length
-            place += padded(length)
+            end = candidate + length
+            candidate += padded(length)
         else:
-            place += form.ALIGNMENT
+            candidate += form.ALIGNMENT
     return end
 
 

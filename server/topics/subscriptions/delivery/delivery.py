@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from amperage.wire.frame_slices import Places, framed
+from amperage.wire.frame_slices import FrameSlices, framed
 from amperage.wire.framing import frame_head
 from amperage.wire.header import json_text
 from server.topics.subscriptions.delivery.envelope import Envelope
@@ -140,7 +140,11 @@ class DirectDelivery:
         header_keys = envelope.header_keys
         if self._optional_keys is not None:
             header_keys += self._optional_keys(envelope)
-        if len(bodies) == 1 and not isinstance(bodies, Places) and len(bodies[0]) >= LARGE_BODY:
+        if (
+            len(bodies) == 1
+            and not isinstance(bodies, FrameSlices)
+            and len(bodies[0]) >= LARGE_BODY
+        ):
             self._deliver_large(bodies[0], header_keys)
             return
         data = framed(bodies, self.header_start, header_keys + self.header_end)

@@ -140,7 +140,7 @@ cdef uint8_t *put_header(
     """Write the header of a message."""
     cdef uint64_t moment, key
     cdef uint32_t fraction
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     cdef bytes text
     to = put(to, head.left, head.left_size)
     to = put_decimals(put(to, b',"l":', LENGTH_KEY), length)
@@ -159,10 +159,10 @@ cdef uint8_t *put_header(
             memcpy(last.text, PyBytes_AS_STRING(text), MOMENT - FRACTION)
         to = put(put(to, b',"ts":"', 7), last.text, MOMENT - FRACTION)
         fraction = moment % MICROSECONDS
-        place = FRACTION - 1
-        while place:
-            place -= 1
-            to[place] = <uint8_t>(48 + fraction % 10)
+        index = FRACTION - 1
+        while index:
+            index -= 1
+            to[index] = <uint8_t>(48 + fraction % 10)
             fraction //= 10
         to = put(to + FRACTION - 1, b'Z"', 2)
     key = load_u64(record + SOW_KEY)

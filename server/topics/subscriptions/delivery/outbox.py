@@ -159,7 +159,7 @@ class Outbox:
     @property
     def bytes_behind(self) -> int:
         """Bytes that wait behind results of queries."""
-        return sum(sum(map(len, one.chunks_behind)) for one in self._reservations)
+        return sum(sum(map(len, reservation.chunks_behind)) for reservation in self._reservations)
 
     def reserve(self) -> Reservation:
         """Reserve the current position in the stream."""

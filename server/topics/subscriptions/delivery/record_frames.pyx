@@ -23,7 +23,7 @@ def frames(bytes left, sow_keys, bodies, further, uint64_t publisher, numbers, b
     cdef bint is_alike = isinstance(further, bytes)
     cdef list each_further = [] if is_alike else list(further)
     cdef bytes more = further if is_alike else b""
-    cdef Py_ssize_t count = len(messages), place, length, header, total = 0
+    cdef Py_ssize_t count = len(messages), index, length, header, total = 0
     cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), right_size = PyBytes_GET_SIZE(right)
     cdef Py_ssize_t fixed = left_size + LENGTH_KEY + PyBytes_GET_SIZE(more) + right_size
     cdef bint has_keys = bool(keys), has_marks = bool(marks)
@@ -40,30 +40,30 @@ def frames(bytes left, sow_keys, bodies, further, uint64_t publisher, numbers, b
         fixed += SOW_KEY_KEY
     if has_marks:
         fixed += BOOKMARK_KEY + count_decimals(publisher)
-    for place in range(count):
-        body = messages[place]
+    for index in range(count):
+        body = messages[index]
         length = PyBytes_GET_SIZE(body)
         total += 4 + fixed + count_decimals(length) + length
         if has_keys:
-            total += count_decimals(PyLong_AsUnsignedLongLong(keys[place]))
+            total += count_decimals(PyLong_AsUnsignedLongLong(keys[index]))
         if has_marks:
-            total += count_decimals(PyLong_AsUnsignedLongLong(marks[place]))
+            total += count_decimals(PyLong_AsUnsignedLongLong(marks[index]))
         if not is_alike:
-            total += PyBytes_GET_SIZE(<bytes?>each_further[place])
+            total += PyBytes_GET_SIZE(<bytes?>each_further[index])
     made = PyBytes_FromStringAndSize(NULL, total)
     to = <uint8_t *>PyBytes_AS_STRING(made)
-    for place in range(count):
-        body = messages[place]
+    for index in range(count):
+        body = messages[index]
         length = PyBytes_GET_SIZE(body)
         header = fixed + count_decimals(length)
         if has_keys:
-            key = PyLong_AsUnsignedLongLong(keys[place])
+            key = PyLong_AsUnsignedLongLong(keys[index])
             header += count_decimals(key)
         if has_marks:
-            mark = PyLong_AsUnsignedLongLong(marks[place])
+            mark = PyLong_AsUnsignedLongLong(marks[index])
             header += count_decimals(mark)
         if not is_alike:
-            more = each_further[place]
+            more = each_further[index]
             header += PyBytes_GET_SIZE(more)
         header += length
         to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)

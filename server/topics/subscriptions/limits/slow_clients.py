@@ -150,7 +150,7 @@ class ClientBacklog:
         self._disconnect = disconnect
         self._notify_offline_event = notify_offline_event
         self._on_caught_up = on_caught_up
-        self._stalled_at: float | None = None
+        self._paused_at: float | None = None
         self._is_closed = False
         self._queue: deque[bytes | memoryview] = deque()  # bytes that follow those in the file
         self._file: IO[bytes] | None = None
@@ -170,7 +170,7 @@ class ClientBacklog:
     @property
     def is_behind(self) -> bool:
         """True if the client has not read everything that was sent to it."""
-        return self._stalled_at is not None or self.has_pending_bytes
+        return self._paused_at is not None or self.has_pending_bytes
 
     @property
     def has_pending_bytes(self) -> bool:
@@ -184,18 +184,18 @@ class ClientBacklog:
             return 0.0
         now = self._clock.steady_unpaused()
         oldest = self._ages.oldest_at(now)
-        return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
+        return max(now - (oldest if self._paused_at is None else min(oldest, self._paused_at)), 0)
 
     @property
     def stats(self) -> BacklogStats:
         """The bytes kept for the client, and the limits."""
-        stalled_at, pool = self._stalled_at, self._pool
+        paused_at, pool = self._paused_at, self._pool
         return BacklogStats(
             self.memory_used,
             self.memory_held,
             self.disk_used,
             self._file is not None,
-            None if stalled_at is None else max(self._clock.steady_unpaused() - stalled_at, 0.0),
+            None if paused_at is None else max(self._clock.steady_unpaused() - paused_at, 0.0),
             pool.limits,
             pool.memory_used,
             pool.disk_used,
@@ -215,13 +215,13 @@ class ClientBacklog:
             self._pool.enforce_limits(self)
             self._schedule_age_check()
 
-    def stall(self) -> None:
-        """Pause writing: the socket takes no more for now."""
-        self._stalled_at = self._clock.steady_unpaused()
+    def pause_writing(self) -> None:
+        """Stop writing: the socket accepts no more for now."""
+        self._paused_at = self._clock.steady_unpaused()
 
-    def resume(self) -> None:
-        """Resume writing: the socket takes more."""
-        self._stalled_at = None
+    def resume_writing(self) -> None:
+        """Write again: the socket accepts more."""
+        self._paused_at = None
         self._continue_writing()
 
     def charge_memory(self, size: int) -> None:
@@ -279,16 +279,11 @@ class ClientBacklog:
             _CLOSE_POOL.submit(_release, self._queue, self._file)
             self._queue, self._file = deque(), None
         self._add_usage(-self.memory_used, -self.disk_used, -self.memory_held)
+        for cancel in (self._cancel_spilling, self._cancel_age_check, self._cancel_enforcement):
+            if cancel is not None:
+                cancel()
+        self._cancel_spilling = self._cancel_age_check = self._cancel_enforcement = None
         self._cancel_pending_writes()
-        if self._cancel_spilling is not None:
-            self._cancel_spilling()
-            self._cancel_spilling = None
-        if self._cancel_age_check is not None:
-            self._cancel_age_check()
-            self._cancel_age_check = None
-        if self._cancel_enforcement is not None:
-            self._cancel_enforcement()
-            self._cancel_enforcement = None
 
     def _cancel_pending_writes(self) -> None:
         if self._cancel_writing is not None:
@@ -340,13 +335,13 @@ class ClientBacklog:
             self._on_caught_up()
 
     def _write_pending(self) -> None:
-        """Pass waiting bytes to the socket, oldest first, until it is stalled again.
+        """Pass waiting bytes to the socket, oldest first, until it blocks again.
 
-        A socket whose peer reads at the same time may never stall: then other tasks run in between.
+        A socket whose peer reads at the same time may never block: then other tasks run in between.
         """
         self._cancel_pending_writes()
         written = 0
-        while self._stalled_at is None and not self._is_closed:
+        while self._paused_at is None and not self._is_closed:
             if written >= _WRITE_BATCH_SIZE and self.has_pending_bytes:
                 self._cancel_writing = self._clock.call_later(0, self._continue_writing)
                 return

@@ -106,7 +106,9 @@ class IndexableTerm:
         self._literals = literals
         has_parameters = any(isinstance(literal, FormParameter) for literal in literals)
         # without parameters, the values of all filters of the form
-        self._demand = None if has_parameters else FieldDemand([one.value for one in literals])
+        self._demand = (
+            None if has_parameters else FieldDemand([literal.value for literal in literals])
+        )
 
     def demand_of(self, content_filter: ContentFilter) -> FieldDemand:
         """Return the values that a filter of the form demands."""

@@ -105,8 +105,8 @@ class Filter(FilterTime):
         test: decides the terms that are not indexed; None if the index decides all.
         user_count: number of subscriptions that share the filter.
         owners: these subscriptions, if the user of the `FilterSet` keeps them here: the only one,
-            or all with their places in the order of creation.
-        place: that of the only one.
+            or all with their numbers in the order of creation.
+        number: that of the only one.
         writer: takes the messages of the only user, if they need an id and nothing else; else None.
         sub_id: that id.
         has_failed: whether its evaluation has failed; it is not evaluated any more.
@@ -116,8 +116,8 @@ class Filter(FilterTime):
         "content_filter",
         "form",
         "has_failed",
+        "number",
         "owners",
-        "place",
         "sub_id",
         "term_number",
         "test",
@@ -132,7 +132,7 @@ class Filter(FilterTime):
         self.writer: Outbox | None = None
         self.sub_id = ""
         self.owners: Subscription | dict[Subscription, int] | None = None
-        self.place = 0
+        self.number = 0
         self.content_filter = content_filter
         self.form = form
         self.term_number = 0

@@ -66,7 +66,7 @@ class ConnectionFailureCounter:
 
     def is_limit_reached(self, owners: Collection[int]) -> bool:
         """Return True if several filters of each of these connections have taken too long."""
-        return bool(owners) and all(self._failures[one] >= LONG_SEARCHES for one in owners)
+        return bool(owners) and all(self._failures[owner] >= LONG_SEARCHES for owner in owners)
 
 
 class SearchBudget:

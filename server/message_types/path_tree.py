@@ -24,7 +24,7 @@ MAX_DEPTH = 100
 NULL to an extractor and an error where a body has to be rebuilt."""
 
 
-class WantedFields:
+class PathTree:
     """The paths to read at one step of a document, and below it.
 
     Attributes:
@@ -44,7 +44,7 @@ class WantedFields:
         for slot, steps in paths:
             if steps and isinstance(steps[0], str):
                 below.setdefault(text_to_bytes(steps[0]), []).append((slot, steps[1:]))
-        self.children = {name: WantedFields(rest) for name, rest in below.items()}
+        self.children = {name: PathTree(rest) for name, rest in below.items()}
 
     def assign_values(self, value: Tree, out: list[Value]) -> None:
         """Write the values of all paths into their slots, from a decoded value."""
@@ -52,12 +52,12 @@ class WantedFields:
             out[slot] = read_path(value, steps) if steps else _own_value(value)
 
 
-def want(paths: Sequence[Path]) -> WantedFields:
+def make_path_tree(paths: Sequence[Path]) -> PathTree:
     """Build the tree for `paths`; the value of path n goes to slot n.
 
     Paths with more than `MAX_DEPTH` steps are deeper than documents are read, and stay NULL.
     """
-    return WantedFields([(slot, path) for slot, path in enumerate(paths) if len(path) <= MAX_DEPTH])
+    return PathTree([(slot, path) for slot, path in enumerate(paths) if len(path) <= MAX_DEPTH])
 
 
 def _own_value(value: Tree) -> Value:
