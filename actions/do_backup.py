@@ -13,7 +13,6 @@ from server.storage.backup.catalogue import BackupRetention
 
 if TYPE_CHECKING:
     from actions.context import ActionContext, VariableTemplate
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -28,10 +27,6 @@ class DoBackup(Step):
         self._keep = optional(options, "Keep")
         self._keep_days = optional(options, "KeepDays")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the services."""
-        self._services = services
-
     async def run(self, context: ActionContext) -> None:
         """Make a backup.
 
@@ -41,12 +36,10 @@ class DoBackup(Step):
         retention = BackupRetention(
             _count("Keep", self._keep, context), _count("KeepDays", self._keep_days, context)
         )
-        if self._services.backup is None:
+        if self.services.backup is None:
             raise StepError("the instance is still starting")
         try:
-            await self._services.backup.create(
-                Path(self._directory.expand_text(context)), retention
-            )
+            await self.services.backup.create(Path(self._directory.expand_text(context)), retention)
         except BackupError as error:
             raise StepError(f"the backup failed: {error}") from None
 

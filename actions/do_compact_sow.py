@@ -12,7 +12,6 @@ from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -26,20 +25,18 @@ class DoCompactSow(Step):
         self._topic = optional(options, "Topic")
         self._message_type = optional(options, "MessageType")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the topics."""
-        self._stores = services.engine.sow_registry
-
     async def run(self, context: ActionContext) -> None:
         """Compact.
 
         Raises:
             StepError: the topic keeps no records, or there is no room to work in.
         """
-        topics = list(self._stores.topics)
+        topics = list(self.services.engine.sow_registry.topics)
         if self._topic is not None and self._message_type is not None:
             topic = self._topic.expand_text(context)
-            sow = self._stores.find(self._message_type.expand_text(context), topic)
+            sow = self.services.engine.sow_registry.find(
+                self._message_type.expand_text(context), topic
+            )
             if not isinstance(sow, SowTopicRecords):
                 raise StepError(f"topic {topic!r} keeps no records of its own")
             topics = [sow]

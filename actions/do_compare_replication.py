@@ -14,7 +14,6 @@ from config_schema.units import parse_bool
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -31,10 +30,6 @@ class DoCompareReplication(Step):
         self._topic = optional(options, "Topic")
         self._repair = required(options, "Repair")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the anti-entropy coordinator."""
-        self._anti_entropy = services.anti_entropy
-
     async def run(self, context: ActionContext) -> None:
         """Start the comparisons.
 
@@ -44,7 +39,7 @@ class DoCompareReplication(Step):
         repair = quantity("Repair", self._repair, context, parse_bool)
         peer = None if self._peer is None else self._peer.expand_text(context)
         topic = None if self._topic is None else self._topic.expand_text(context)
-        anti_entropy = self._anti_entropy
+        anti_entropy = self.services.anti_entropy
         if anti_entropy is None or not anti_entropy.compare(peer, topic, repair=repair):
             peer_text = "no connected instance" if peer is None else f"{peer}, which may be away,"
             topic_text = "topics with records" if topic is None else f"the topic {topic}"

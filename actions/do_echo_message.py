@@ -9,7 +9,6 @@ from actions.options import required
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -20,10 +19,6 @@ class DoEchoMessage(Step):
         super().__init__(options)
         self._message = required(options, "Message")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the log."""
-        self._log = services.engine.log
-
     async def run(self, context: ActionContext) -> None:
         """Write it."""
-        self._log.emit("29-0103", text=self._message.expand(context))
+        self.services.engine.log.emit("29-0103", text=self._message.expand(context))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 _DEFAULT_LIMIT: Final = "60s"
@@ -46,10 +45,6 @@ class DoExecuteSystem(Step):
         """Seconds that the command may take."""
         return self._limit_s
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the helper threads."""
-        self._helpers = services.helper_threads
-
     async def run(self, context: ActionContext) -> None:
         """Run the command and wait for its end.
 
@@ -58,10 +53,10 @@ class DoExecuteSystem(Step):
         """
         environment = _environment(self._variable_names, context)
         self._process = await start_process(
-            self._helpers, lambda: _start(self._command, environment)
+            self.services.helper_threads, lambda: _start(self._command, environment)
         )
         try:
-            status = await self._helpers.call(self._process.wait)
+            status = await self.services.helper_threads.call(self._process.wait)
         finally:
             self.close()
         if status < 0:

@@ -9,7 +9,6 @@ from actions.options import required
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -21,12 +20,8 @@ class DoIncrementCounter(Step):
         self._key = required(options, "Key")
         self._variable = options.get("Value") or ""
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the counters."""
-        self._counters = services.counters
-
     async def run(self, context: ActionContext) -> None:
         """Count."""
         key = self._key.expand_text(context)
-        self._counters[key] += 1
-        context[self._variable] = b"%d" % self._counters[key]
+        self.services.counters[key] += 1
+        context[self._variable] = b"%d" % self.services.counters[key]

@@ -31,7 +31,7 @@ class DoPublishMessage(Step):
     def provision(self, services: ActionServices) -> None:
         """Create the client, and prepare the message."""
         self._client = client_of(services, self.options, "amps-action-do-publish-message")
-        self._services = services
+        super().provision(services)
         self._data = body_of(services, self.options, "Data")
 
     async def run(self, context: ActionContext) -> None:
@@ -45,10 +45,10 @@ class DoPublishMessage(Step):
         topic, body = self._topic.expand_text(context), self._data.expand(context)
         if is_delta and update_only and not self._client.has_record_for(topic, body):
             raise StepError(f"topic {topic!r} has no record that this would update")
-        self._services.current_run = context
+        self.services.current_run = context
         try:
             self._client.publish(topic, body, "delta_publish" if is_delta else "publish")
         except CommandRefusedError as refusal:
             raise StepError(str(refusal)) from None
         finally:
-            self._services.current_run = None
+            self.services.current_run = None

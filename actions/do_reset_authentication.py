@@ -9,16 +9,11 @@ from actions.reset import reset_authentication
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
 
 
 class DoResetAuthentication(Step):
     """Discards the cached results of logons, so that every logon is decided again."""
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the engine."""
-        self._engine = services.engine
-
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Discard the cached results."""
-        reset_authentication(self._engine)
+        reset_authentication(self.services.engine)

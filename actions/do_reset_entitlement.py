@@ -17,7 +17,6 @@ from actions.reset import reset_entitlement
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -29,11 +28,6 @@ class DoResetEntitlement(Step):
         self._transport = optional(options, "Transport")
         self._user = optional(options, "AuthenticationId")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep references to the engine and its transports."""
-        self._engine = services.engine
-        self._transports = services.transports
-
     async def run(self, context: ActionContext) -> None:
         """Discard permissions, and disconnect clients.
 
@@ -42,6 +36,6 @@ class DoResetEntitlement(Step):
         """
         transport = None if self._transport is None else self._transport.expand_text(context)
         user = None if self._user is None else self._user.expand_text(context)
-        if transport is not None and transport not in self._transports.names:
+        if transport is not None and transport not in self.services.transports.names:
             raise StepError(f"there is no transport {transport!r}")
-        reset_entitlement(self._engine, transport, user)
+        reset_entitlement(self.services.engine, transport, user)

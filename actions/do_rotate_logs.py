@@ -8,16 +8,11 @@ from actions.module import Step
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
 
 
 class DoRotateLogs(Step):
     """Continues file log targets in their next file."""
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the rotation callback."""
-        self._rotate = services.rotate_logs
-
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Rotate the log files."""
-        self._rotate()
+        self.services.rotate_logs()

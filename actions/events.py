@@ -23,10 +23,6 @@ class DoExecuteEvent(Step):
         self._event = optional(options, "Event")
         self._variable = options.get("EventVariable") or ""
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the services."""
-        self._services = services
-
     async def run(self, context: ActionContext) -> None:
         """Raise the event; it need not have listeners.
 
@@ -39,12 +35,12 @@ class DoExecuteEvent(Step):
             event = self._event.expand_text(context)
         if not event:
             raise StepError(f"no event is named: variable {self._variable or 'in Event'} is empty")
-        self._services.current_run = context
+        self.services.current_run = context
         try:
-            for listener in self._services.event_listeners.get(event, ()):
+            for listener in self.services.event_listeners.get(event, ()):
                 listener.post(context.values, f"event {event}")
         finally:
-            self._services.current_run = None
+            self.services.current_run = None
 
 
 class OnExecuteEvent(Trigger):

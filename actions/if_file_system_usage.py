@@ -10,7 +10,6 @@ from actions.options import required
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -23,10 +22,6 @@ class IfFileSystemUsage(Condition):
         super().__init__(options)
         self._path = required(options, "Path")
         self._threshold = required(options, "GreaterThan")
-
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the helper threads."""
-        self._helpers = services.helper_threads
 
     async def holds(self, context: ActionContext) -> bool:
         """Return true if the file system is filled to the limit.
@@ -41,7 +36,7 @@ class IfFileSystemUsage(Condition):
         except ValueError:
             raise StepError(f"GreaterThan: {text!r} is no percentage, such as 90%") from None
         path = self._path.expand_text(context)
-        return await self._helpers.call(lambda: used_percentage(path)) > threshold
+        return await self.services.helper_threads.call(lambda: used_percentage(path)) > threshold
 
 
 def used_percentage(path: str) -> float:

@@ -54,17 +54,13 @@ class DoMinidump(Step):
 
     time_limit: ClassVar[float] = 60.0
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the services."""
-        self._services = services
-
     async def run(self, context: ActionContext) -> None:
         """Write the minidump.
 
         Raises:
             OSError: the file cannot be written.
         """
-        await take_minidump(self._services, context)
+        await take_minidump(self.services, context)
 
 
 class OnMinidump(Trigger):

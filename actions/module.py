@@ -78,6 +78,7 @@ class _ActionModule:
 
     Attributes:
         time_limit: maximum duration of a run in seconds; None for modules that never wait.
+        services: the services of the instance, once the module is provisioned.
     """
 
     time_limit: ClassVar[float | None] = None
@@ -96,6 +97,7 @@ class _ActionModule:
         Raises:
             ModuleProvisionError: the module cannot be used like this.
         """
+        self.services = services
 
     def close(self) -> None:
         """Abort work in progress."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -65,10 +64,6 @@ class OldFiles(Step):
         self._keep = optional(options, "Keep")
         self._count = optional(options, "Count")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the helper threads."""
-        self._helpers = services.helper_threads
-
     def process_file(self, path: Path) -> None:
         """Process one file, on a helper thread."""
         raise NotImplementedError
@@ -86,7 +81,9 @@ class OldFiles(Step):
             keep_count=None if keep is None else quantity("Keep", keep, context, parse_count),
             max_count=None if count is None else quantity("Count", count, context, parse_count),
         )
-        await self._helpers.call(lambda: process_old_files(criteria, self.process_file))
+        await self.services.helper_threads.call(
+            lambda: process_old_files(criteria, self.process_file)
+        )
 
 
 def process_old_files(criteria: FileCriteria, process: Callable[[Path], None]) -> None:

@@ -16,7 +16,6 @@ from server.storage.journal import JournalError
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -34,10 +33,6 @@ class OldJournals(Step):
         super().__init__(options)
         self._age = AgeOption(options)
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the services."""
-        self._services = services
-
     async def run(self, context: ActionContext) -> None:
         """Mark the files that are old enough.
 
@@ -45,10 +40,10 @@ class OldJournals(Step):
             StepError: the age is none, or there are no journals, or nowhere to archive them to.
         """
         age_s = self._age.read_s(context)
-        if self._services.journal_retention is None:
+        if self.services.journal_retention is None:
             raise StepError("there are no journals: the configuration has no TransactionLog")
         try:
-            await self._services.journal_retention.mark_by_age(self.operation, age_s)
+            await self.services.journal_retention.mark_by_age(self.operation, age_s)
         except JournalError as error:
             raise StepError(str(error)) from None
 

@@ -14,7 +14,6 @@ from actions.options import required
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -32,10 +31,6 @@ class ChangeProxiedTransfer(Step):
         self._topic = required(options, "Topic")
         self._message_type = required(options, "MessageType")
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the topics."""
-        self._topics = services.engine.topics
-
     async def run(self, context: ActionContext) -> None:
         """Set it.
 
@@ -46,7 +41,7 @@ class ChangeProxiedTransfer(Step):
             self._topic.expand_text(context),
             self._message_type.expand_text(context),
         )
-        queues = self._topics.queues
+        queues = self.services.engine.topics.queues
         queue = None if queues is None else queues.find(message_type, name)
         if queue is None:
             raise StepError(f"there is no queue {name!r} of type {message_type}")

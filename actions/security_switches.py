@@ -14,7 +14,6 @@ from actions.module import Step
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
 
 
 class SwitchSecurity(Step):
@@ -26,13 +25,9 @@ class SwitchSecurity(Step):
 
     is_on: ClassVar[bool]
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the engine."""
-        self._engine = services.engine
-
     def log_switch(self, part: str) -> None:
         """Log the new state of a part of security."""
-        self._engine.log.emit("25-0001", what=part, state="on" if self.is_on else "off")
+        self.services.engine.log.emit("25-0001", what=part, state="on" if self.is_on else "off")
 
 
 class SwitchAuthentication(SwitchSecurity):
@@ -40,7 +35,7 @@ class SwitchAuthentication(SwitchSecurity):
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Set the switch; switched on, it ends the sessions of the admin interface."""
-        switches = self._engine.security_switches
+        switches = self.services.engine.security_switches
         switches.is_authentication_on = self.is_on
         if self.is_on:  # users were not verified while it was off
             switches.sessions.end_all()
@@ -64,8 +59,8 @@ class SwitchEntitlement(SwitchSecurity):
 
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Set the switch."""
-        self._engine.security_switches.is_entitlement_on = self.is_on
-        self._engine.topics.invalidate()
+        self.services.engine.security_switches.is_entitlement_on = self.is_on
+        self.services.engine.topics.invalidate()
         self.log_switch("entitlement")
 
 

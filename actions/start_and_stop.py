@@ -34,10 +34,6 @@ class OnShutdown(Trigger):
 class DoShutdown(Step):
     """Stops the instance, cleanly."""
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the stop callback."""
-        self._stop = services.stop_instance
-
     async def run(self, context: ActionContext) -> None:
         """Ask the instance to stop; the steps after this one still run."""
-        self._stop(context.cause)
+        self.services.stop_instance(context.cause)

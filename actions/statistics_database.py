@@ -18,7 +18,6 @@ from actions.options import AgeOption
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -31,10 +30,6 @@ class DoTruncateStatistics(Step):
         super().__init__(options)
         self._age = AgeOption(options)
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the services."""
-        self._services = services
-
     async def run(self, context: ActionContext) -> None:
         """Remove the statistics beyond the age; without statistics do nothing.
 
@@ -42,10 +37,10 @@ class DoTruncateStatistics(Step):
             StepError: the age is invalid, or the database cannot be written to.
         """
         age_s = self._age.read_s(context)
-        if self._services.statistics is None:
+        if self.services.statistics is None:
             return
         try:
-            await asyncio.wrap_future(self._services.statistics.truncate(age_s))
+            await asyncio.wrap_future(self.services.statistics.truncate(age_s))
         except sqlite3.Error as error:
             raise StepError(f"the statistics database cannot be truncated: {error}") from None
 
@@ -55,19 +50,15 @@ class DoVacuumStatistics(Step):
 
     time_limit: ClassVar[float] = 3600.0
 
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the services."""
-        self._services = services
-
     async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - independent of the event
         """Vacuum the statistics database; without statistics do nothing.
 
         Raises:
             StepError: the database cannot be written to.
         """
-        if self._services.statistics is None:
+        if self.services.statistics is None:
             return
         try:
-            await asyncio.wrap_future(self._services.statistics.vacuum())
+            await asyncio.wrap_future(self.services.statistics.vacuum())
         except sqlite3.Error as error:
             raise StepError(f"the statistics database cannot be vacuumed: {error}") from None

@@ -13,7 +13,6 @@ from server.transports.listener import TransportError
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
-    from actions.services import ActionServices
     from actions.step_options import StepOptions
     from server.app.wiring.transport_table import TransportTable
 
@@ -26,10 +25,6 @@ class SwitchTransport(Step):
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._transport = optional(options, "Transport")
-
-    def provision(self, services: ActionServices) -> None:
-        """Keep a reference to the transports."""
-        self._transports = services.transports
 
     async def switch_transport(self, transports: TransportTable, name: str) -> None:
         """Switch one transport.
@@ -45,12 +40,12 @@ class SwitchTransport(Step):
         Raises:
             StepError: one of them does not exist or cannot be switched.
         """
-        names: tuple[str, ...] = self._transports.names
+        names: tuple[str, ...] = self.services.transports.names
         if self._transport is not None:
             names = (self._transport.expand_text(context),)
         for name in names:
             try:
-                await self.switch_transport(self._transports, name)
+                await self.switch_transport(self.services.transports, name)
             except TransportError as error:
                 raise StepError(str(error)) from None
 

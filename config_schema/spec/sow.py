@@ -16,8 +16,21 @@ class HistorySpec:
     location: Location
 
 
+class _NamedTopic:
+    """A topic that other elements refer to."""
+
+    __slots__ = ()
+    name: str
+    message_type: str
+
+    @property
+    def ref(self) -> TopicRef:
+        """The name and message type under which others refer to this topic."""
+        return TopicRef(self.name, self.message_type)
+
+
 @dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(_NamedTopic):
     """One SOW Topic.
 
     `file_name` has %n expanded and is None for topics that live in memory only. `expiration` is the
@@ -50,11 +63,6 @@ class TopicSpec:
     name_has_regex_characters: bool
     location: Location
 
-    @property
-    def ref(self) -> TopicRef:
-        """The name and message type under which others refer to this topic."""
-        return TopicRef(self.name, self.message_type)
-
 
 @dataclass(frozen=True, slots=True)
 class JoinField:
@@ -74,7 +82,7 @@ class JoinSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewSpec:
+class ViewSpec(_NamedTopic):
     """One View. `underlying` names its source topics in order of appearance; one without joins.
 
     Source: AMPS User Guide, Configuring Views in a SOW.
@@ -94,14 +102,9 @@ class ViewSpec:
     name_has_regex_characters: bool
     location: Location
 
-    @property
-    def ref(self) -> TopicRef:
-        """The name and message type under which others refer to this topic."""
-        return TopicRef(self.name, self.message_type)
-
 
 @dataclass(frozen=True, slots=True)
-class ConflatedTopicSpec:
+class ConflatedTopicSpec(_NamedTopic):
     """One ConflatedTopic; `interval` in nanoseconds. `topic_format` is set over a Pattern.
 
     Source: AMPS User Guide, Configuring Conflated Topics in a SOW.
@@ -118,14 +121,9 @@ class ConflatedTopicSpec:
     name_has_regex_characters: bool
     location: Location
 
-    @property
-    def ref(self) -> TopicRef:
-        """The name and message type under which others refer to this topic."""
-        return TopicRef(self.name, self.message_type)
-
 
 @dataclass(frozen=True, slots=True)
-class QueueSpec:
+class QueueSpec(_NamedTopic):
     """One Queue, LocalQueue or GroupLocalQueue (`kind`).
 
     `underlying_topic` is a regular expression when `underlying_is_regex`. Intervals are
@@ -164,11 +162,6 @@ class QueueSpec:
     group_local_queue_domain: str | None
     name_has_regex_characters: bool
     location: Location
-
-    @property
-    def ref(self) -> TopicRef:
-        """The name and message type under which others refer to this topic."""
-        return TopicRef(self.name, self.message_type)
 
 
 SowSpec = TopicSpec | ViewSpec | QueueSpec | ConflatedTopicSpec
