@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
 
 _Process: TypeAlias = "Callable[[Sequence[int]], int]"
-"""Processes the messages at some places; returns how many of them have left the queue."""
+"""Processes the messages at some offsets; returns how many of them have left the queue."""
 
 _TERMS: Final = AckTerms(AckOutcome.DONE, client=0)  # no session has this number
 _AT_REST: Final = frozenset((AVAILABLE, DELAYED, BEHIND))
@@ -51,7 +51,7 @@ def queue_group(services: ActionServices) -> OperationGroup:
 
     async def purge(name: str, parameters: OperationParameters) -> str:
         queue = _find(queues, name)
-        remove = partial(queue.ack_handler.acknowledge_places, terms=_TERMS)
+        remove = partial(queue.ack_handler.acknowledge_offsets, terms=_TERMS)
         count = await _process(services, queue, parameters, remove)
         return f"{count:,} messages of {name} have been removed."
 
@@ -62,7 +62,7 @@ def queue_group(services: ActionServices) -> OperationGroup:
             services,
             queue,
             parameters,
-            lambda places: letters.redrive(places, _TERMS, lambda *_: True),
+            lambda offsets: letters.redrive(offsets, _TERMS, lambda *_: True),
         )
         return f"{count:,} dead letters of {name} are back in their queues."
 
@@ -72,7 +72,7 @@ def queue_group(services: ActionServices) -> OperationGroup:
             services,
             queue,
             parameters,
-            lambda places: queue.dead_letter_redrive.move(places, target, _TERMS),
+            lambda offsets: queue.dead_letter_redrive.move(offsets, target, _TERMS),
         )
         return f"{count:,} messages of {name} have been moved to {target.name}."
 
@@ -149,14 +149,14 @@ async def _process(
     end = entries.end  # those that come meanwhile stay
     count = 0
     try:
-        for found in _find_places(services, queue, parameters.get("filter", "")):
+        for found in _find_offsets(services, queue, parameters.get("filter", "")):
             for start in range(0, len(found), _BATCH_SIZE):
                 batch = found[start : start + _BATCH_SIZE]
-                places = [
-                    place for place in batch if place < end and entries.state(place) in _AT_REST
+                offsets = [
+                    offset for offset in batch if offset < end and entries.state(offset) in _AT_REST
                 ]
-                if places:
-                    count += process(places)
+                if offsets:
+                    count += process(offsets)
                 await asyncio.sleep(_PAUSE_S)
                 while queue.ack_handler.is_log_backlogged:
                     await asyncio.sleep(_PAUSE_S)
@@ -172,10 +172,10 @@ async def _process(
     return count
 
 
-def _find_places(
+def _find_offsets(
     services: ActionServices, queue: QueueTopic, filter_text: str
 ) -> Iterator[Sequence[int]]:
-    """Yield the places of the messages that match a filter, or of all messages, in batches.
+    """Yield the offsets of the messages that match a filter, or of all messages, in batches.
 
     Raises:
         ExpressionError: the filter is invalid.
@@ -184,8 +184,8 @@ def _find_places(
     if filter_text:
         expr = services.engine.filter_parser.parse(filter_text)
         for batch in queue.ack_handler.find_by_filter(expr):
-            yield batch.places
+            yield batch.offsets
         return
-    places = everything(queue.core)
-    while some := list(islice(places, _BATCH_SIZE)):
+    offsets = everything(queue.core)
+    while some := list(islice(offsets, _BATCH_SIZE)):
         yield some

@@ -410,7 +410,7 @@ class Instance:
             indexed=self._spec.tuning.statistics_indexing_enabled,
         )
         opened.callback(statistics.close)
-        self._export_statistics(admin, statistics.statistics_thread, opened)
+        self._export_statistics(admin, statistics, opened)
         statistics.start(
             sources_of(
                 self._spec,
@@ -426,7 +426,7 @@ class Instance:
         return statistics
 
     def _export_statistics(
-        self, admin: AdminSpec, statistics: StatisticsThread, opened: contextlib.AsyncExitStack
+        self, admin: AdminSpec, statistics: StatisticsService, opened: contextlib.AsyncExitStack
     ) -> None:
         if admin.open_telemetry is None:
             return
@@ -434,7 +434,7 @@ class Instance:
             export = make_export(self._spec, admin.open_telemetry, self._engine, self._log)
         except MissingLibraryError as error:
             raise StartError(str(error)) from None
-        export.start(statistics)
+        export.start(statistics.statistics_thread)
         opened.callback(export.close)
 
     def _open_admin_interface(

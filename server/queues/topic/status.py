@@ -86,23 +86,23 @@ def first_messages(topic: QueueTopic, steady_s: SteadySeconds) -> list[dict[str,
     """
     queue, now = topic.core, int(steady_s * _SECOND)
     entries = queue.lifecycle.entries
-    places = list(islice(entries.places(), _MAX_BODIES))
-    messages = topic.browser.read(entries.txids(places))
+    offsets = list(islice(entries.offsets(), _MAX_BODIES))
+    messages = topic.browser.read(entries.txids(offsets))
     return [
-        _message_with_body(queue, place, found, now)
-        for place, found in zip(places, messages, strict=True)
+        _message_with_body(queue, offset, found, now)
+        for offset, found in zip(offsets, messages, strict=True)
     ]
 
 
 def _message_with_body(
-    queue: Queue, place: int, found: CachedMessage | None, now: int
+    queue: Queue, offset: int, found: CachedMessage | None, now: int
 ) -> dict[str, object]:
-    message_status = message(queue, place)
+    message_status = message(queue, offset)
     body = b"" if found is None else found.body
     return {
-        "bookmark": bookmark_of(queue, place),
+        "bookmark": bookmark_of(queue, offset),
         "state": "" if message_status is None else message_status.state,
-        "age": max(now - queue.lifecycle.entries.recorded_at(place), 0) / _SECOND,
+        "age": max(now - queue.lifecycle.entries.recorded_at(offset), 0) / _SECOND,
         "deliveries": 0 if message_status is None else message_status.deliveries,
         "cancels": 0 if message_status is None else message_status.cancels,
         "leased_to": "" if message_status is None else message_status.leased_to,
