@@ -216,6 +216,8 @@ def reload_group(
         return "\n".join(lines) or "There are no differences."
 
     async def apply(_id: str, _parameters: OperationParameters) -> str:
+        if services.drain.is_active:  # it has closed the transports that a reload would open
+            raise OperationError("The instance is being drained: cancel the drain, then reload.")
         try:
             lines = await reload.apply()
         except ReloadRefusedError as error:

@@ -473,7 +473,7 @@ class Instance:
             self._post,
             text,
             console,
-            self._operation_groups(statistics, text),
+            self._operation_groups(statistics, drain, text),
             drain,
             self._log.recent,
             self._certificate_check,
@@ -487,7 +487,7 @@ class Instance:
         return interface
 
     def _operation_groups(
-        self, statistics: StatisticsService, text: ConfigurationText
+        self, statistics: StatisticsService, drain: InstanceDrain, text: ConfigurationText
     ) -> list[OperationGroup]:
         """Return operations of administrators that need more than the services of actions."""
         groups = [log_target_group(LevelOverrides(self._log, self._clock))]
@@ -498,6 +498,7 @@ class Instance:
                 self._certificate_check,
                 statistics,
                 self._actions,
+                drain,
                 text,
             )
             groups.append(self._make_reload_group(services))

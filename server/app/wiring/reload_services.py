@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from actions.runner import ActionRunner
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
+    from server.app.wiring.drain import InstanceDrain
     from server.app.wiring.provision_statistics import StatisticsService
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
@@ -26,6 +27,7 @@ class ReloadServices:
         certificate_check: checks the certificates in use.
         statistics: the statistics.
         actions: the actions.
+        drain: drains the instance.
         shown: the text of the configuration that the admin interface shows.
     """
 
@@ -34,6 +36,7 @@ class ReloadServices:
     certificate_check: CertificateCheck
     statistics: StatisticsService
     actions: ActionRunner
+    drain: InstanceDrain
     shown: ConfigurationText
 
 

@@ -204,8 +204,9 @@ class RollingRestart:
                 first_uptimes = {other: one.uptime for other, one in samples.items()}
             elif all(one.uptime != first_uptimes[other] for other, one in samples.items()):
                 return
-            if problems and time.monotonic() > deadline:
-                text = f"it has been restarted, and is not as before: {_listed(problems)}"
+            if time.monotonic() > deadline:
+                reasons = problems or ["an instance takes no samples of statistics"]
+                text = f"it has been restarted, and is not as before: {_listed(reasons)}"
                 raise CtlError(text, CtlStatus.NOT_READY)
             state = f"waiting: {_listed(problems)}" if problems else "ready"
             if state != last:
