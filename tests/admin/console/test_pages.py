@@ -148,7 +148,7 @@ def test_the_overview_shows_the_last_hour(console: Browser, shop: Shop) -> None:
     for title in (
         "Messages per second",
         "Memory",
-        "Scheduling rounds of the engine",
+        "Engine latency",
         "Connections",
     ):
         console.shows(f".chart[aria-label^='{title} within the last hour']")

@@ -1,8 +1,10 @@
 // The transaction log: its files, the latency of writes, and operations on old files.
 
 import { html, useMemo } from "../html.js";
+import { RangeChoice } from "../charts.js";
 import { clock, duration } from "../format.js";
 import { useLive } from "../live.js";
+import { DISK_THROUGHPUT, LOG_WRITES, Panels } from "../panels.js";
 import { OperationButton } from "../operation.js";
 import { Aside, Figure, Found, PageHead, Search, Values } from "../parts.js";
 import { change, href } from "../route.js";
@@ -24,6 +26,8 @@ const COLUMNS = [
   { key: "held_by", label: "Held by", width: 18, about: "the reason why it is needed" },
 ];
 
+const PANELS = [LOG_WRITES, DISK_THROUGHPUT];
+
 const OPERATIONS = {
   compress: { label: "Compress", effect: "are compressed", isDestructive: false },
   archive: { label: "Archive", effect: "are moved to the archive", isDestructive: false },
@@ -32,7 +36,7 @@ const OPERATIONS = {
 
 /** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
 export function Page({ params, session }) {
-  const { tree, status } = useLive("/amps/instance/transaction_log");
+  const { tree, status } = useLive("/amps", "host/disks,instance/latencies,instance/transaction_log");
   const { wanted, props } = useTableState(params, { sort: "file_name", descending: true });
   const entries = useMemo(() => tree.entries(`${LOG}/journals`), [tree.moment]);
   const shown = usePageTable(entries, COLUMNS, wanted, tree.moment);
@@ -42,6 +46,7 @@ export function Page({ params, session }) {
     <${PageHead} title="Journals">
       <${Search} label="Find journals" value=${wanted.find} onFind=${(/** @type {string} */ find) => change({ find })} />
       <${Found} found=${shown.found} total=${shown.total} what="journals" refusal=${refusal} />
+      ${!entry && html`<${RangeChoice} />`}
     </${PageHead}>
     <dl class="figures">
       <${Figure} label="Oldest entry" value=${clock(String(tree.at(`${LOG}/min_timestamp`) ?? ""))} />
@@ -60,6 +65,7 @@ export function Page({ params, session }) {
         </${Aside}>
       `}
     </div>
+    ${!entry && html`<${Panels} panels=${PANELS} tree=${tree} />`}
   `;
 }
 

@@ -1,11 +1,11 @@
 // The overview of the instance: findings, key figures, and charts.
 
 import { html } from "../html.js";
-import { Chart, Legend, RangeChoice } from "../charts.js";
+import { RangeChoice } from "../charts.js";
 import { Findings } from "../findings.js";
 import { brief, bytes, count, duration, percent } from "../format.js";
-import { useHistory } from "../history.js";
 import { useLive } from "../live.js";
+import { DISK_THROUGHPUT, entries, leaf, LOG_WRITES, MICROSECONDS, Panels, REPLICATION_LAG } from "../panels.js";
 import { Figure, PageHead } from "../parts.js";
 import { href } from "../route.js";
 import { useRefusal } from "../session.js";
@@ -22,43 +22,9 @@ const PARTS = [
   "instance/views",
 ].join(",");
 
-/** Return the line of one value. @param {string} label @param {string} path @param {number} [scale] @returns {import("../history.js").Line} */
-function leaf(label, path, scale = 1) {
-  return {
-    label,
-    scale,
-    leaves: (tree) => (tree.at(path) === undefined ? [] : [`/${path}`]),
-    now: (tree) => (tree.at(path) === undefined ? null : tree.number(path) * scale),
-  };
-}
-
-/**
- * Return the line of a field, aggregated over all entries at a path.
- * @param {string} label
- * @param {string} path
- * @param {string} field
- * @param {"sum" | "max"} [joined]
- * @returns {import("../history.js").Line}
- */
-function entries(label, path, field, joined = "sum") {
-  return {
-    label,
-    joined,
-    leaves: (tree) => tree.entries(path).map((entry) => `/${path}/${encodeURIComponent(entry.id)}/${field}`),
-    now: (tree) => {
-      const values = tree.entries(path).map((entry) => Number(entry[field] ?? 0));
-      if (!values.length) return null;
-      return joined === "sum" ? values.reduce((one, other) => one + other, 0) : Math.max(...values);
-    },
-  };
-}
-
 const ALL = "amps/instance/processors/all";
-const MICROSECONDS = 1e-6;
 
-/** @typedef {{ title: string, format: (value: number) => string, lines: import("../history.js").Line[], least?: number, isAvailable?: (tree: import("../tree.js").Tree) => boolean, link?: string }} Panel */
-
-/** @type {Panel[]} */
+/** @type {import("../panels.js").Panel[]} */
 const PANELS = [
   {
     title: "Messages per second",
@@ -78,7 +44,7 @@ const PANELS = [
     lines: [entries("clients", "amps/instance/transports", "client_count")],
   },
   {
-    title: "Scheduling rounds of the engine",
+    title: "Engine latency",
     format: duration,
     least: 0.001,
     lines: [
@@ -86,17 +52,7 @@ const PANELS = [
       leaf("99th percentile", "amps/instance/latencies/turn/percentile_99", MICROSECONDS),
     ],
   },
-  {
-    title: "Writes of the transaction log",
-    format: duration,
-    least: 0.001,
-    link: href("journals"),
-    isAvailable: (tree) => tree.at("amps/instance/latencies/log_write") !== undefined,
-    lines: [
-      leaf("mean", "amps/instance/latencies/log_write/mean", MICROSECONDS),
-      leaf("99th percentile", "amps/instance/latencies/log_write/percentile_99", MICROSECONDS),
-    ],
-  },
+  LOG_WRITES,
   {
     title: "Memory",
     format: bytes,
@@ -109,37 +65,18 @@ const PANELS = [
     least: 10,
     lines: [leaf("of one core", "amps/instance/cpu/total_percent")],
   },
-  {
-    title: "Disks, bytes per second",
-    format: bytes,
-    least: 1_024,
-    isAvailable: (tree) => tree.entries("amps/host/disks").length > 0,
-    lines: [
-      entries("written", "amps/host/disks", "write_bytes_per_sec"),
-      entries("read", "amps/host/disks", "read_bytes_per_sec"),
-    ],
-  },
-  {
-    title: "Replication lag",
-    format: duration,
-    least: 1,
-    isAvailable: (tree) => tree.entries("amps/instance/replication").length > 0,
-    lines: [entries("slowest destination", "amps/instance/replication", "seconds_behind", "max")],
-  },
+  DISK_THROUGHPUT,
+  REPLICATION_LAG,
 ];
 
 /** @param {{ session: import("../session.js").Session }} props */
 export function Page({ session }) {
   const { tree } = useLive("/amps", PARTS);
-  const panels = PANELS.filter((panel) => !panel.isAvailable || panel.isAvailable(tree));
   return html`
     <${PageHead} title="Overview" about=${session.description}><${RangeChoice} /></${PageHead}>
     <${Findings} moment=${tree.moment} session=${session} />
     <${Figures} tree=${tree} session=${session} />
-    ${tree.moment &&
-    html`<div class="panels">
-      ${panels.map((panel) => html`<${PanelView} key=${panel.title} panel=${panel} tree=${tree} />`)}
-    </div>`}
+    <${Panels} panels=${PANELS} tree=${tree} />
   `;
 }
 
@@ -152,7 +89,7 @@ function Figures({ tree, session }) {
   return html`
     <dl class="figures">
       <${Sum} label="Clients" tree=${tree} place="transports" field="client_count" session=${session} link=${href("clients")} />
-      <${Sum} label="Waiting in queues" tree=${tree} place="queues" field="queue_depth" session=${session} link=${href("queues")} />
+      <${Sum} label="Queue depth" tree=${tree} place="queues" field="queue_depth" session=${session} link=${href("queues")} />
       <${Sum} label="Updates pending in views" tree=${tree} place="views" field="queue_depth" session=${session} link=${href("topics", { tab: "views" })} />
       ${destinations.length > 0 &&
       html`<${Figure}
@@ -175,19 +112,4 @@ function Sum({ label, tree, place, field, session, link }) {
   const refusal = useRefusal(`/${path}`, session);
   const value = refusal || !tree.moment ? undefined : tree.sum(path, field);
   return html`<${Figure} label=${label} value=${count(value)} link=${link} about=${refusal} />`;
-}
-
-/** @param {{ panel: Panel, tree: import("../tree.js").Tree }} props */
-function PanelView({ panel, tree }) {
-  const points = useHistory(tree, panel.lines);
-  const labels = panel.lines.map((line) => line.label);
-  return html`
-    <section class="panel">
-      <header>
-        <h2>${panel.link ? html`<a href=${panel.link}>${panel.title}</a>` : panel.title}</h2>
-        <${Legend} lines=${panel.lines} tree=${tree} format=${panel.format} />
-      </header>
-      <${Chart} points=${points} labels=${labels} format=${panel.format} label=${panel.title} least=${panel.least} />
-    </section>
-  `;
 }

@@ -1,10 +1,11 @@
 // Queues: state, depth, rates, consumers, leases, and the messages of one.
 
 import { html, useEffect, useMemo, useState } from "../html.js";
-import { FieldChart } from "../charts.js";
+import { FieldChart, RangeChoice } from "../charts.js";
 import { formatted } from "../amps/bodies.js";
-import { bytes, count, duration, visible } from "../format.js";
+import { brief, bytes, count, duration, visible } from "../format.js";
 import { useLive } from "../live.js";
+import { entries, Panels } from "../panels.js";
 import { Aside, Found, PageHead, Search, Values } from "../parts.js";
 import { change, href } from "../route.js";
 import { readJson } from "../request.js";
@@ -57,21 +58,39 @@ const STATE = COLUMNS.findIndex((column) => column.key === "state");
 export function Page({ params, session }) {
   const { tree, status } = useLive("/amps/instance", "queues");
   const { wanted, props } = useTableState(params, { sort: "queue_depth", descending: true });
-  const entries = useMemo(() => tree.entries(PLACE), [tree.moment]);
-  const shown = usePageTable(entries, COLUMNS, wanted, tree.moment);
+  const rows = useMemo(() => tree.entries(PLACE), [tree.moment]);
+  const shown = usePageTable(rows, COLUMNS, wanted, tree.moment);
   const refusal = useRefusal(`/${PLACE}`, session, status);
   const entry = shown.selected;
   return html`
     <${PageHead} title="Queues">
       <${Search} label="Find queues" value=${wanted.find} onFind=${(/** @type {string} */ find) => change({ find })} />
       <${Found} found=${shown.found} total=${shown.total} what="queues" refusal=${refusal} />
+      ${!entry && rows.length > 0 && html`<${RangeChoice} />`}
     </${PageHead}>
     <div class=${entry ? "with-beside" : ""}>
       <${Table} ...${props} label="Queues" columns=${COLUMNS} shown=${shown} isMarked=${(/** @type {any[]} */ cells) => MARKS[cells[STATE]] ?? false} empty=${refusal || (wanted.find ? "No queue matches." : "The configuration has no queues.")} />
       ${entry && html`<${Queue} key=${entry.id} entry=${entry} tree=${tree} back=${href("queues", { ...params, id: "" })} session=${session} />`}
     </div>
+    ${!entry && html`<${Panels} panels=${PANELS} tree=${tree} />`}
   `;
 }
+
+/** Queues whose values are added up in plots: each needs a request of its own. */
+const MAX_ADDED_UP = 20;
+
+/** @param {import("../tree.js").Tree} tree */
+const canAddUp = (tree) => {
+  const queues = tree.entries(PLACE).length;
+  return queues > 0 && queues <= MAX_ADDED_UP;
+};
+
+/** @type {import("../panels.js").Panel[]} */
+const PANELS = [
+  { title: "Messages in all queues", format: brief, isAvailable: canAddUp, lines: [entries("depth", PLACE, "queue_depth"), entries("leased", PLACE, "backlog")] },
+  { title: "Messages per second", format: brief, isAvailable: canAddUp, lines: [entries("enqueued", PLACE, "enqueued_per_sec"), entries("acknowledged", PLACE, "acknowledged_per_sec")] },
+  { title: "Oldest message", format: duration, isAvailable: canAddUp, lines: [entries("of all queues", PLACE, "seconds_behind", "max")] },
+];
 
 /** @param {{ entry: any, tree: import("../tree.js").Tree, back: string, session: import("../session.js").Session }} props */
 function Queue({ entry, tree, back, session }) {

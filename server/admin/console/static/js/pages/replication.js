@@ -2,9 +2,11 @@
 
 import { html, useMemo } from "../html.js";
 import { OperationButton, operationsAt } from "../operation.js";
+import { RangeChoice } from "../charts.js";
 import { visible } from "../format.js";
 import { useLive } from "../live.js";
 import { Mesh } from "../mesh.js";
+import { Panels, REPLICATED, REPLICATION_LAG } from "../panels.js";
 import { Aside, Found, PageHead, Search, Values } from "../parts.js";
 import { change, href } from "../route.js";
 import { useRefusal } from "../session.js";
@@ -29,9 +31,12 @@ const COLUMNS = [
 ];
 const STATE = COLUMNS.findIndex((column) => column.key === "state");
 
+const PANELS = [REPLICATION_LAG, REPLICATED];
+
 /** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
 export function Page({ params, session }) {
   const { tree, status } = useLive("/amps/mesh");
+  const { tree: instance } = useLive("/amps/instance", "replication");
   const { wanted, props } = useTableState(params, { sort: "source_name" });
   const entries = useMemo(() => tree.entries(LINKS).map(linkOf), [tree.moment]);
   const shown = usePageTable(entries, COLUMNS, wanted, tree.moment);
@@ -41,6 +46,7 @@ export function Page({ params, session }) {
     <${PageHead} title="Replication">
       <${Search} label="Find links" value=${wanted.find} onFind=${(/** @type {string} */ find) => change({ find })} />
       <${Found} found=${shown.found} total=${shown.total} what="links" refusal=${refusal} />
+      ${!entry && entries.length > 0 && html`<${RangeChoice} />`}
     </${PageHead}>
     <${Mesh} instances=${tree.entries("amps/mesh/instances")} links=${entries} moment=${tree.moment} />
     <div class=${entry ? "with-beside" : ""}>
@@ -54,6 +60,7 @@ export function Page({ params, session }) {
       />
       ${entry && html`<${Link} entry=${entry} back=${href("replication", { ...params, id: "" })} session=${session} />`}
     </div>
+    ${!entry && html`<${Panels} panels=${PANELS} tree=${instance} />`}
   `;
 }
 
