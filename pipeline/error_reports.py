@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import isfunction, isgeneratorfunction
 from pathlib import Path
@@ -34,22 +34,26 @@ _OF_LIBRARIES: Final = re.compile(r"[/\\](?:pyspark|py4j|pipeline)[/\\]|pyspark\
 """In the names of files whose lines say nothing to the author of a program."""
 
 _SPARK: Final = "org.apache.spark."
-_BRIEF_LOGGERS: Final = {
-    _SPARK + "scheduler.TaskSetManager": "warn",
-    _SPARK + "sql.execution.datasources.FileFormatWriter": "warn",
-    _SPARK + "sql.execution.datasources.v2.AppendDataExec": "warn",
-    _SPARK + "sql.execution.streaming.runtime.MicroBatchExecution": "warn",
+_BRIEF_LOGGERS: Final = (
+    _SPARK + "scheduler.TaskSetManager",
+    _SPARK + "sql.execution.datasources.FileFormatWriter",
+    _SPARK + "sql.execution.datasources.v2.AppendDataExec",
+    _SPARK + "sql.execution.streaming.runtime.MicroBatchExecution",
+)
+"""Loggers whose entries have no stack traces; their level is that of all others."""
+
+_QUIET_LOGGERS: Final = {
     _SPARK + "executor.Executor": "off",
     _SPARK + "SparkConf": "error",
     _SPARK + "sql.execution.datasources.DataSourceManager": "error",
     _SPARK + "sql.execution.streaming.runtime.ResolveWriteToStream": "error",
     "org.apache.hadoop.util.NativeCodeLoader": "error",
 }
-"""Loggers without stack traces, with their levels. `TaskSetManager` repeats what `Executor` says;
-those of level `error` warn of what this package does, or of what is no problem here."""
+"""Loggers and their levels. `TaskSetManager` repeats what `Executor` says; the others warn of what
+this package does, or of what is no problem here."""
 
 _LOG4J2: Final = """\
-rootLogger.level = info
+rootLogger.level = warn
 rootLogger.appenderRef.full.ref = full
 appender.full.type = Console
 appender.full.name = full
@@ -124,16 +128,18 @@ def log4j2_configuration(directory: Path) -> Path:
         directory: the directory for the file.
     """
     path = directory / "log4j2.properties"
-    path.write_text(_LOG4J2 + "".join(_logger_lines(_BRIEF_LOGGERS.items())))
+    path.write_text(_LOG4J2 + "".join(_logger_lines()))
     return path
 
 
-def _logger_lines(loggers: Iterable[tuple[str, str]]) -> Iterable[str]:
-    for number, (name, level) in enumerate(loggers):
+def _logger_lines() -> Iterator[str]:
+    for number, name in enumerate(_BRIEF_LOGGERS):
         yield f"logger.brief{number}.name = {name}\n"
-        yield f"logger.brief{number}.level = {level}\n"
         yield f"logger.brief{number}.additivity = false\n"
         yield f"logger.brief{number}.appenderRef.brief.ref = brief\n"
+    for number, (name, level) in enumerate(_QUIET_LOGGERS.items()):
+        yield f"logger.quiet{number}.name = {name}\n"
+        yield f"logger.quiet{number}.level = {level}\n"
 
 
 def _brief(method: Callable[..., Any]) -> Callable[..., Any]:
