@@ -25,3 +25,12 @@ complete -c amps-backup -n '__fish_seen_subcommand_from restore' -s h -l help -d
 complete -c amps-backup -n '__fish_seen_subcommand_from restore' -l to -r -F -d 'where to; it must be empty, or not exist'
 complete -c amps-backup -n '__fish_seen_subcommand_from restore' -l until -x -d 'end the log there: at a time such as 20261130T120000Z, or with a message'
 complete -c amps-backup -n '__fish_seen_subcommand_from restore' -l json -d 'print JSON objects'
+complete -c amps-backup -f -n __fish_use_subcommand -a upload -d 'Copy a backup to an object store.'
+complete -c amps-backup -n '__fish_seen_subcommand_from upload' -s h -l help -d 'show this help message and exit'
+complete -c amps-backup -n '__fish_seen_subcommand_from upload' -l to -x -d 'where to, such as s3://bucket/orders'
+complete -c amps-backup -n '__fish_seen_subcommand_from upload' -l json -d 'print a JSON object'
+complete -c amps-backup -f -n __fish_use_subcommand -a download -d 'Copy a backup from an object store.'
+complete -c amps-backup -n '__fish_seen_subcommand_from download' -f
+complete -c amps-backup -n '__fish_seen_subcommand_from download' -s h -l help -d 'show this help message and exit'
+complete -c amps-backup -n '__fish_seen_subcommand_from download' -l to -r -F -d 'the directory of backups'
+complete -c amps-backup -n '__fish_seen_subcommand_from download' -l json -d 'print a JSON object'

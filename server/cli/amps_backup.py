@@ -1,7 +1,7 @@
 """`amps-backup`: makes backups of a running instance, lists, verifies and restores them.
 
 Not in AMPS. The instance makes the backup, on a request to its admin interface; the other commands
-read the directory with the backups, and need no instance.
+read the directory with the backups, or an object store, and need no instance.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.storage.backup.catalogue import StoredBackup, list_backups
 from server.storage.backup.manifest import BackupManifest
+from server.storage.backup.object_store import ObjectStore, ObjectStoreError
 from server.storage.backup.point_in_time import PointInTimeError
 from server.storage.backup.restore import RestoreError, restore_backup
 from server.storage.backup.verification import verify_backup
@@ -204,6 +205,31 @@ def _restore(options: argparse.Namespace) -> int:
     return 0
 
 
+def _upload(options: argparse.Namespace) -> int:
+    """Copy a backup to an object store."""
+    backup = _find(list_backups(options.directory), options.directory, options.id)
+    if backup.manifest is None:
+        return _fail(f"{backup.id}: {backup.error}")
+    sent = ObjectStore(options.to).upload(backup, backup.manifest)
+    _print_copied(backup.id, f"{options.to.rstrip('/')}/{backup.id}", sent, options)
+    return 0
+
+
+def _download(options: argparse.Namespace) -> int:
+    """Copy a backup from an object store."""
+    path = ObjectStore(options.url).download(options.id, options.to.absolute())
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    _print_copied(path.name, str(path), size, options)
+    return 0
+
+
+def _print_copied(backup_id: str, place: str, size: int, options: argparse.Namespace) -> None:
+    if options.json:
+        write_out([json_line({"id": backup_id, "place": place, "bytes": size})])
+    else:
+        write_out([f"{place}: {size} bytes were copied\n".encode(errors="surrogateescape")])
+
+
 def _restore_text(backup_id: str, manifest: BackupManifest, target: Path, last_txid: int) -> str:
     lines = [f"{backup_id} has been restored to {target}"]
     if last_txid != manifest.last_txid:
@@ -255,7 +281,7 @@ def _fail(text: str) -> int:
 
 def _parser() -> CommandLineParser:
     parser = make_parser(
-        NAME, "Make backups of an instance that runs; list, verify and restore them."
+        NAME, "Make backups of an instance that runs; list, verify, restore and copy them."
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_create(commands)
@@ -288,7 +314,30 @@ def _parser() -> CommandLineParser:
                 help="end the log there: at a time such as 20261130T120000Z, or with a message",
             )
         one.add_argument("--json", action="store_true", help="print JSON objects")
+    _add_copies(commands)
     return parser
+
+
+def _add_copies(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
+    newest = "the backup; the newest complete one if left out"
+    text = "copy a backup to an object store"
+    upload = commands.add_parser("upload", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    upload.set_defaults(do=_reporting(_upload))
+    add = upload.add_argument
+    add("directory", metavar="DIRECTORY", type=directory, help="the directory of the backups")
+    add("id", metavar="ID", nargs="?", help=newest)
+    add("--to", metavar="URL", required=True, help="where to, such as s3://bucket/orders")
+    add("--json", action="store_true", help="print a JSON object")
+    text = "copy a backup from an object store"
+    download = commands.add_parser(
+        "download", help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    download.set_defaults(do=_reporting(_download))
+    add = download.add_argument
+    add("url", metavar="URL", help="where from, such as s3://bucket/orders")
+    add("id", metavar="ID", nargs="?", help=newest)
+    add("--to", metavar="DIRECTORY", type=Path, required=True, help="the directory of backups")
+    add("--json", action="store_true", help="print a JSON object")
 
 
 def _add_create(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
@@ -312,12 +361,12 @@ def _add_create(commands: argparse._SubParsersAction[CommandLineParser]) -> None
 
 
 def _reporting(do: _Command) -> _Command:
-    """Return a command that reports a missing backup in one line."""
+    """Return a command that reports a missing backup, or a store's error, in one line."""
 
     def run(options: argparse.Namespace) -> int:
         try:
             return do(options)
-        except _UnknownBackupError as error:
+        except (_UnknownBackupError, ObjectStoreError) as error:
             return _fail(str(error))
 
     return run

@@ -121,7 +121,7 @@ def test_the_scripts_are_good_shell(shell: str) -> None:
 COMPLETED: Final = [
     (["amps-ctl", "client", "d"], "disconnect"),
     (["amps-ctl", "--url", "x", "cl"], "client"),
-    (["amps-backup", ""], "create list restore verify"),
+    (["amps-backup", ""], "create download list restore upload verify"),
     (["amps-users", ""], "add check list passwd remove"),
     (["amps-users", "add", "--s"], "--stdin"),
     (["amps-users", "--cost"], ""),

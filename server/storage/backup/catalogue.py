@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -60,10 +60,15 @@ def list_backups(directory: Path) -> list[StoredBackup]:
     Raises:
         OSError: the directory cannot be read.
     """
-    matches = [(path, _NAME.fullmatch(path.name)) for path in directory.iterdir()]
-    named = [(match, path) for path, match in matches if match is not None and path.is_dir()]
-    named.sort(key=lambda pair: (pair[0]["time"], int(pair[0]["number"] or 0), pair[0]["instance"]))
-    return [_read_backup(path) for _, path in named]
+    paths = {path.name: path for path in directory.iterdir() if path.is_dir()}
+    return [_read_backup(paths[name]) for name in in_order(paths)]
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return the names that are names of backups, the oldest first."""
+    matches = [match for match in map(_NAME.fullmatch, names) if match is not None]
+    matches.sort(key=lambda match: (match["time"], int(match["number"] or 0), match["instance"]))
+    return [match[0] for match in matches]
 
 
 def _read_backup(path: Path) -> StoredBackup:
