@@ -19,6 +19,7 @@ import pytest
 from server.cli import amps_service
 from server.cli.service.installer import working_directory
 from server.cli.service.program_copy import MARK
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import ROOT, free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
@@ -322,6 +323,7 @@ ls /opt /opt/etc/amps /var/lib/amps /etc/init.d
 """
 
 
+@ONLY_LONG
 def test_the_life_of_a_service(tmp_path: Path) -> None:
     """Installed, started, used, upgraded while it runs, and removed, on a machine of its own."""
     private = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]

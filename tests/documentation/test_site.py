@@ -13,6 +13,7 @@ import pytest
 from lxml import html
 
 from tests.documentation.fences import ROOT, pages
+from tests.support.long_form import ONLY_LONG
 
 LIST: Final = ROOT / "docs" / "README.md"
 SECTIONS: Final = ("Tutorial", "How-to guides", "Reference", "Commands", "Explanation", "Project")
@@ -61,6 +62,7 @@ def test_the_list_has_its_kinds_of_pages() -> None:
     assert tuple(re.findall(r"^## (.*)$", LIST.read_text(), re.MULTILINE)) == SECTIONS
 
 
+@ONLY_LONG
 def test_the_navigation_leads_to_every_page(site: Path) -> None:
     first = html.parse(str(site / "docs" / "README.html"))
     captions = first.xpath("//div[@class='sidebar-tree']/p[@class='caption']//text()")
@@ -72,11 +74,13 @@ def test_the_navigation_leads_to_every_page(site: Path) -> None:
     assert all(path.is_file() for path in found)
 
 
+@ONLY_LONG
 def test_the_site_begins_at_its_index(site: Path) -> None:
     (link,) = html.parse(str(site / "index.html")).xpath("//a/@href")
     assert (site / link).is_file()
 
 
+@ONLY_LONG
 def test_it_can_be_searched(site: Path) -> None:
     words = (site / "searchindex.js").read_text()
     assert '"bookmark"' in words or "bookmark:" in words
@@ -89,6 +93,7 @@ def from_elsewhere(page: Path) -> Iterator[str]:
     yield from (link for link in html.parse(str(page)).xpath(asked) if "//" in link)
 
 
+@ONLY_LONG
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     read = sorted(site.rglob("*.html"))
     assert len(read) > len(listed())
@@ -99,6 +104,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", style.read_text()), style
 
 
+@ONLY_LONG
 def test_a_manual_page_is_a_page(site: Path) -> None:
     """With its options, what is in them in bold, and links to others."""
     page = html.parse(str(site / "man" / "ampServer.html"))

@@ -13,7 +13,7 @@ import pytest
 
 from amperage.compiled_modules import COMPILED, LIBRARY
 from tests.support.as_written import ENVIRONMENT, ROOT, running_as_written
-from tests.support.chances import MOST_EXAMPLES
+from tests.support.long_form import ONLY_LONG
 from tests.support.raw import RawPeer
 from tests.support.server import CONFIGURATION, free_port, running_configuration
 
@@ -191,13 +191,14 @@ def test_both_forms_say_the_same_on_the_wire(tmp_path: Path) -> None:
     assert heard[0] == heard[1]
 
 
+@ONLY_LONG
 def test_models_hold_as_it_is_written() -> None:
-    """All other tests are of the compiled form, and most examples are tried with that."""
+    """All other tests are of the compiled form."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
     done = subprocess.run(
         command + [f"tests/{model}" for model in MODELS],
         cwd=ROOT,
-        env=os.environ | ENVIRONMENT | {MOST_EXAMPLES: "3"},
+        env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,

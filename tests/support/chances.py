@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Final
 
 GIVEN_SEED: int = int(os.environ.get("AMPERAGE_SEED", "0"))
 """What makes a run the same as another one; 0: it is a run of its own."""
-
-
-MOST_EXAMPLES: Final = "AMPERAGE_MOST_EXAMPLES"
-"""The variable with the largest number of examples, where a test runs others in another form."""
 
 
 def examples(count: int, usual: int = 10) -> int:
@@ -21,9 +16,7 @@ def examples(count: int, usual: int = 10) -> int:
         count: the number for `make test-long`, which sets AMPERAGE_SEED.
         usual: the largest number for other runs.
     """
-    if GIVEN_SEED:
-        return count
-    return min(count, usual, int(os.environ.get(MOST_EXAMPLES, count)))
+    return count if GIVEN_SEED else min(count, usual)
 
 
 def chance_of(part: object = 0) -> random.Random:
