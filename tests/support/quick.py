@@ -6,7 +6,7 @@ launcher takes the place of the command: it has its command line, standard strea
 environment, and the process that stands by forks another one, which runs the same `main` with them.
 The launcher ends as that process does; if the launcher is killed, so is that process.
 
-That installed commands start by themselves is proved by tests/test_packaging.py.
+That installed commands start by themselves is proved by tests/test_packaging.py in long runs.
 """
 
 from __future__ import annotations
