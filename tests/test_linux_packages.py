@@ -19,8 +19,11 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from config_schema.version import VERSION
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import ROOT, RunningServer, free_port, wait_until_started
 from tests.support.waiting import WAIT_SECONDS
+
+pytestmark = ONLY_LONG
 
 PYTHON: Final = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
 """The distribution's interpreter, which the packages depend on."""
