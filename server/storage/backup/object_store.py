@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from server.storage.backup.catalogue import StoredBackup, in_order
-from server.storage.backup.manifest import MANIFEST_NAME, ManifestError, read_manifest
+from server.storage.backup.manifest import MANIFEST_NAME, read_manifest
 from server.storage.backup.writer import FILES
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ObjectStore:
                     self._send(backup.path / FILES / file.path, path)
                     sent += file.size
             self._send(backup.path / MANIFEST_NAME, self._path(backup.id, MANIFEST_NAME))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # each protocol has errors of its own
             raise ObjectStoreError(f"{self._url}: {error}") from None
         return sent
 
@@ -91,7 +91,9 @@ class ObjectStore:
             partial.mkdir(parents=True)
             self._fetch(name, partial)
             partial.rename(target)
-        except (OSError, ValueError, ManifestError) as error:
+        except ObjectStoreError:
+            raise
+        except Exception as error:  # each protocol has errors of its own
             raise ObjectStoreError(f"{self._url}: {error}") from None
         return target
 
