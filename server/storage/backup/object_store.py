@@ -86,7 +86,7 @@ class ObjectStore:
             name = self._find(backup_id)
             target, partial = directory / name, directory / f".{name}.partial"
             if target.exists():
-                raise ObjectStoreError(f"{target} exists: nothing was changed")
+                raise FileExistsError(f"{target} exists: nothing was changed")
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             self._fetch(name, partial)

@@ -173,6 +173,12 @@ def _rank(record: Record, order: str) -> Any:
     return sign * (ord(value) if isinstance(value, str) else value)
 
 
+def test_many_values_select_nothing_of_an_empty_topic() -> None:
+    values = ", ".join(f"'{number}'" for number in range(2000))
+    for field in ("id", "sym", "num"):
+        assert run(make_clerk().query(QuerySpec(filter=parse(f"/{field} IN ({values})")))) == []
+
+
 @pytest.mark.parametrize(("top_n", "skip_n"), [(5, 0), (5, 30), (0, 0), (1000, 10), (None, 4)])
 def test_top_n_and_skip_n_without_an_order(top_n: int | None, skip_n: int) -> None:
     source = random.Random(2)

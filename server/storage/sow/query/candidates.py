@@ -49,6 +49,15 @@ def max_candidates(table: RecordTable, restricted: Mapping[Path, tuple[str, ...]
     spellings = _key_spellings(table, restricted)
     if spellings is not None:
         return prod(map(len, spellings))
+    return max_index_candidates(table, restricted)
+
+
+def max_index_candidates(
+    table: RecordTable, restricted: Mapping[Path, tuple[str, ...]]
+) -> int | None:
+    """Return how many rows a hash index leaves at most; None if keys are used, or there is none."""
+    if _key_spellings(table, restricted) is not None:
+        return None
     found = _find_index(table, restricted)
     return None if found is None else found.hash_index.max_candidates(found.probe_texts)
 

@@ -31,7 +31,7 @@ from server.storage.sow.indexes.hash_index import texts_by_field
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.keys.partitions import without_part
 from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
-from server.storage.sow.query.candidates import candidates, max_candidates
+from server.storage.sow.query.candidates import candidates, max_index_candidates
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.query.record_order import RecordOrder, RowSorter, SortRow
 from server.storage.sow.record_context import RecordContexts
@@ -201,7 +201,7 @@ class Query(Iterator[list[Record]]):
 
         Very many are not listed in any case: it is one step, for which everyone waits.
         """
-        count = max_candidates(self._table, restricted)
+        count = max_index_candidates(self._table, restricted)
         rows = len(self._table.row_states)
         if count is None or count <= _READ_BATCH_SIZE or count * CANDIDATE_ROWS < rows:
             return False
