@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.server
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,15 +97,23 @@ def value(found: Collector, name: str, **labels: str) -> float | None:
     return None
 
 
+def set_variables() -> None:
+    """Set the variables of OpenTelemetry, in the process of a server."""
+    os.environ["OTEL_EXPORTER_OTLP_HEADERS"] = "x-tenant=orders"
+    os.environ["OTEL_RESOURCE_ATTRIBUTES"] = "deployment.environment.name=test"
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Admin, Collector]]:
     port, directory = free_port(), tmp_path_factory.mktemp("otlp")
-    with pytest.MonkeyPatch.context() as patch, collector(port) as found:
-        patch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=orders")
-        patch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-        with running_admin(directory, admin=exporting(port), elements=ELEMENTS) as admin:
-            wait_until(lambda: found.metrics != {})
-            yield admin, found
+    with (
+        collector(port) as found,
+        running_admin(
+            directory, admin=exporting(port), elements=ELEMENTS, prepare=set_variables
+        ) as admin,
+    ):
+        wait_until(lambda: found.metrics != {})
+        yield admin, found
 
 
 def test_a_collector_gets_every_metric(exported: tuple[Admin, Collector]) -> None:

@@ -28,7 +28,7 @@ class MissingLibraryError(Exception):
 
 
 def check_open_telemetry_libraries(spec: InstanceSpec, problems: Problems) -> None:
-    """Report an export whose libraries are not installed."""
+    """Report an export without its libraries."""
     found = None if spec.admin is None else spec.admin.open_telemetry
     if found is not None and find_spec(_LIBRARY) is None:
         problems.error(

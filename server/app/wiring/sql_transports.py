@@ -274,7 +274,7 @@ def missing_libraries(protocol: str) -> str:
 
 
 def check_sql_libraries(spec: InstanceSpec, problems: Problems) -> None:
-    """Report transports whose libraries are not installed."""
+    """Report transports without their libraries."""
     modules = {protocol.name: protocol.module for protocol in spec.protocols}
     for transport in spec.transports:
         protocol = modules.get(transport.protocol, transport.protocol)

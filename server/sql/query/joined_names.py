@@ -62,7 +62,7 @@ def _named_sources(select: exp.Select) -> Iterator[exp.Expr]:
 def resolve_natural_joins(tree: exp.Expr, references: Sequence[TableReference]) -> None:
     """Replace NATURAL JOIN by USING with the common columns that are no metadata.
 
-    A join with a table whose columns are not known, such as a function, stays as it is.
+    A join with a table without known columns, such as a function, stays as it is.
     """
     resolver = _NaturalJoins(references)
     for join in list(tree.find_all(exp.Join)):

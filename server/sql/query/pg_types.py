@@ -209,7 +209,7 @@ _RESULT_OIDS: Final = {
 
 
 COMPOSITE_TYPES: Final = ("STRUCT", "TUPLE", "MAP", "UNION")
-"""The beginnings of the names of DuckDB's types whose values are shown as JSON."""
+"""The beginnings of the names of DuckDB's types with values that are shown as JSON."""
 
 
 def result_oid(duckdb_name: str) -> int:

@@ -164,7 +164,7 @@ class ExactScan(NamedTuple):
         filter: the filter; None for all rows.
         limit: the maximum number of rows, with those that OFFSET skips; None for all.
         skipped: the number of rows that OFFSET skips.
-        texts: the columns of texts whose values have to be tested again, and the values; then
+        texts: the columns of texts to be tested again, and the values; then
             `limit` is for the rows that pass.
     """
 

@@ -15,7 +15,7 @@ class SelectScope:
     """The tables of one SELECT, for names in its WHERE.
 
     Attributes:
-        candidates: the tables whose rows are not replaced by NULLs of an outer join.
+        candidates: the tables with rows that an outer join does not replace by NULLs.
     """
 
     def __init__(self, select: exp.Select, references: Sequence[TableReference]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StatementKind(Enum):
-    """The kind of a statement, which decides on who executes it."""
+    """The kind of a statement, which selects its executor."""
 
     SELECT = "select"
     EXPLAIN = "explain"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.sql.query.errors import SqlError
 
 AMPS_SCHEMA: Final = "amps"
-"""The schema of all topics whose names are unique in the instance."""
+"""The schema of all topics with names that are unique in the instance."""
 
 HISTORY_SCHEMA: Final = "history"
 """The schema of the tables that have the entries of the transaction log."""

@@ -41,7 +41,7 @@ MAX_COLUMNS: Final = 1_600
 _FIRST_SAMPLE_SIZE: Final = 1_000
 _LATER_SAMPLE_SIZE: Final = 64
 _FILTERED_SAMPLE_SIZE: Final = 200
-"""Records whose fields are listed."""
+"""Records that are searched for fields."""
 _MAX_TESTED_ROWS: Final = 1_000_000
 """Rows that are looked at for records (1 ms)."""
 

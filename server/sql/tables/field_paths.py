@@ -41,7 +41,7 @@ MAX_LISTED_BODY: Final = 256 * 1024
 """Bytes of the longest body that is parsed to list its fields."""
 
 _MAX_ELEMENTS: Final = 100
-"""Elements of an array whose fields are listed."""
+"""Elements of an array that are searched for fields."""
 
 FieldLister: TypeAlias = Callable[[bytes], Iterable["Path"]]
 """Lists the fields of a body, perhaps repeatedly. It never raises: a body that cannot be read has

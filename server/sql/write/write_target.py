@@ -226,7 +226,7 @@ def _make_target(
 
 
 def not_writable(table: Table) -> SqlError:
-    """Return the error for a table whose rows are made from others."""
+    """Return the error for a table that is made from others."""
     return SqlError(
         WRONG_OBJECT_TYPE,
         f'cannot write to {table.kind.value} "{table.name}"',
