@@ -73,7 +73,7 @@ from server.util.memory_limit import available_memory_bytes
 
 _MAX_PARSED_TEXTS: Final = 128
 _MAX_PARSED_LENGTH: Final = 1_000
-"""Characters of a text up to which its statements are kept: their trees take about 100 times the memory."""
+"""Characters of a text up to which its statements are kept: trees take 100 times the memory."""
 
 _KEPT_CATALOGUES: Final = 16
 """The number of users' catalogues that are kept, since tools query the catalogue repeatedly."""
