@@ -39,6 +39,8 @@ _OPTION: Final = (
 
 _QUOTE: Final = r"(?:\"|'|&quot;|&apos;)?"
 
+_USERINFO: Final = re.compile(r"(?<=://)[^/?#]*@")
+
 RULES: Final = (
     # http://me:password@host, and the same without a scheme: me:password@host:9007
     re.compile(rf"\w://[^/\s:@<>\"']*:(?P<{SECRET}>[^/\s<>\"'?#]+)@"),
@@ -83,6 +85,11 @@ _MIN_SECRET_LENGTH: Final = 4
 def is_secret_name(name: str) -> bool:
     """Return true if a variable of this name is assumed to be secret; PWD is not."""
     return _SECRET_NAME.search(name) is not None
+
+
+def without_userinfo(url: str) -> str:
+    """Return a URL without the user and the password that it may have before the host."""
+    return _USERINFO.sub("", url)
 
 
 def masked(text: str, rules: Sequence[re.Pattern[str]] = RULES) -> str:

@@ -210,8 +210,9 @@ def _upload(options: argparse.Namespace) -> int:
     backup = _find(list_backups(options.directory), options.directory, options.id)
     if backup.manifest is None:
         return _fail(f"{backup.id}: {backup.error}")
-    sent = ObjectStore(options.to).upload(backup, backup.manifest)
-    _print_copied(backup.id, f"{options.to.rstrip('/')}/{backup.id}", sent, options)
+    store = ObjectStore(options.to)
+    sent = store.upload(backup, backup.manifest)
+    _print_copied(backup.id, f"{store.url.rstrip('/')}/{backup.id}", sent, options)
     return 0
 
 

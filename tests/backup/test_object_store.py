@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from server.cli import amps_backup as command
+from server.storage.backup.manifest import read_manifest, store_manifest
 from tests.admin.support import Admin
 from tests.backup.support import ELEMENTS, amps_backup, create, instance
 
@@ -80,22 +82,39 @@ def test_a_manifest_that_names_other_places_is_refused(backups: list[Path], tmp_
     url, backup = (tmp_path / "store").as_uri(), backups[0]
     assert amps_backup("upload", backup.parent, backup.name, "--to", url).returncode == 0
     manifest = tmp_path / "store" / backup.name / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"journal/', '"../elsewhere/', 1))
+    original = read_manifest(manifest.parent)
+    assert original is not None
+    [first, *others] = original.files
+    outside = msgspec.structs.replace(first, path="../elsewhere")
+    store_manifest(manifest.parent, msgspec.structs.replace(original, files=(outside, *others)))
     refused = amps_backup("download", url, "--to", tmp_path / "back")
     assert refused.returncode == 1
-    assert "Traceback" not in refused.stderr
+    assert refused.stderr.startswith(f"amps-backup: {url}: ")
+    assert refused.stderr.endswith(": ../elsewhere is outside of the backup\n")
     assert not (tmp_path / "back" / backup.name).exists()
 
 
+def test_credentials_of_a_url_are_not_printed(backups: list[Path]) -> None:
+    done = amps_backup("upload", backups[0].parent, "--to", "memory://me:secret@bucket")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"memory://bucket/{backups[-1].name}: ")
+
+
 @pytest.mark.parametrize(
-    ("url", "cause"), [("nowhere://bucket", "nowhere"), ("file:///proc/no/place", "/proc/no/place")]
+    ("url", "shown", "cause"),
+    [
+        ("nowhere://me:secret@bucket", "nowhere://bucket", "nowhere"),
+        ("file:///proc/no/place", "file:///proc/no/place", "/proc/no/place"),
+        ("github://orders", "github://orders", "'org' and 'repo'"),
+        ("ftp://me:secret@127.0.0.1:1/x", "ftp://127.0.0.1:1/x", "Connection refused"),
+    ],
 )
 def test_a_store_that_cannot_be_used_is_named_in_one_line(
-    backups: list[Path], url: str, cause: str
+    backups: list[Path], url: str, shown: str, cause: str
 ) -> None:
     done = amps_backup("upload", backups[0].parent, "--to", url)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"amps-backup: {url}: ")
+    assert done.stderr.startswith(f"amps-backup: {shown}: ")
     assert cause in done.stderr
     assert done.stderr.count("\n") == 1
 

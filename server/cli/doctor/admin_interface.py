@@ -13,6 +13,8 @@ from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from config_schema.redaction import without_userinfo
+
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 << 20
 _READ_SIZE: Final = 1 << 16
@@ -101,7 +103,7 @@ class AdminClient:
             raise AdminRequestError(f"{url}: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise AdminRequestError(f"{url} is no address such as http://localhost:8085")
-        self.url: Final = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self.url: Final = without_userinfo(f"{parts.scheme}://{parts.netloc}")
         self.is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         self._host: Final = parts.hostname
         self._port: Final = port

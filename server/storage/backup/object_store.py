@@ -10,9 +10,12 @@ fsspec's configuration.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from config_schema.redaction import masked, without_userinfo
 from server.storage.backup.catalogue import StoredBackup, in_order
 from server.storage.backup.manifest import MANIFEST_NAME, read_manifest
 from server.storage.backup.writer import FILES
@@ -33,22 +36,21 @@ class ObjectStore:
     Args:
         url: the URL.
 
+    Attributes:
+        url: the URL, without credentials.
+
     Raises:
-        ObjectStoreError: no package for its protocol is installed.
+        ObjectStoreError: no package for its protocol is installed, or it refuses the URL.
     """
 
     def __init__(self, url: str) -> None:
-        try:
+        self.url: Final = without_userinfo(url)
+        with self._one_line_errors():
             from fsspec.core import url_to_fs
 
             self._files: Any
             self._files, root = url_to_fs(url)
-        except ImportError as error:
-            raise ObjectStoreError(f"{url}: {error}; {_INSTALL}") from None
-        except ValueError as error:
-            raise ObjectStoreError(f"{url}: {error}") from None
-        self._root = PurePosixPath(root)
-        self._url = url
+        self._root: Final = PurePosixPath(root)
 
     def upload(self, backup: StoredBackup, manifest: BackupManifest) -> int:
         """Copy the files of a backup that the store does not have.
@@ -60,7 +62,7 @@ class ObjectStore:
             ObjectStoreError: that is not possible.
         """
         sent = 0
-        try:
+        with self._one_line_errors():
             self._files.invalidate_cache()
             for file in manifest.files:
                 path = self._path(backup.id, f"{FILES}/{file.path}")
@@ -68,8 +70,6 @@ class ObjectStore:
                     self._send(backup.path / FILES / file.path, path)
                     sent += file.size
             self._send(backup.path / MANIFEST_NAME, self._path(backup.id, MANIFEST_NAME))
-        except Exception as error:  # each protocol has errors of its own
-            raise ObjectStoreError(f"{self._url}: {error}") from None
         return sent
 
     def download(self, backup_id: str | None, directory: Path) -> Path:
@@ -81,7 +81,7 @@ class ObjectStore:
         Raises:
             ObjectStoreError: there is no such backup, it is there already, or cannot be copied.
         """
-        try:
+        with self._one_line_errors():
             self._files.invalidate_cache()
             name = self._find(backup_id)
             target, partial = directory / name, directory / f".{name}.partial"
@@ -91,11 +91,19 @@ class ObjectStore:
             partial.mkdir(parents=True)
             self._fetch(name, partial)
             partial.rename(target)
+        return target
+
+    @contextmanager
+    def _one_line_errors(self) -> Iterator[None]:
+        """Raise ObjectStoreError instead of any other error: each protocol has its own."""
+        try:
+            yield
         except ObjectStoreError:
             raise
-        except Exception as error:  # each protocol has errors of its own
-            raise ObjectStoreError(f"{self._url}: {error}") from None
-        return target
+        except Exception as error:
+            cause = masked(" ".join(str(error).split())) or type(error).__name__
+            hint = f"; {_INSTALL}" if isinstance(error, ImportError) else ""
+            raise ObjectStoreError(f"{self.url}: {cause}{hint}") from None
 
     def _fetch(self, name: str, target: Path) -> None:
         """Copy all files that the manifest lists, none of which is outside of the backup."""
@@ -117,7 +125,7 @@ class ObjectStore:
             if self._files.exists(self._path(name, MANIFEST_NAME)):
                 return name
         missing = "complete backup" if backup_id is None else f"complete backup {backup_id}"
-        raise ObjectStoreError(f"there is no {missing} in {self._url}")
+        raise ObjectStoreError(f"there is no {missing} in {self.url}")
 
     def _has(self, path: str, size: int) -> bool:
         try:
