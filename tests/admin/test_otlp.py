@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.server
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -19,10 +20,15 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from config_schema.problems import Problems
+from server.admin.metrics.otlp import LastError, OtlpExport
 from server.app.wiring import open_telemetry
+from server.statistics.histograms import Distribution
+from server.util.histogram import Histogram
 from tests.admin.support import Admin, running_admin
 from tests.admin.test_programs import ELEMENTS
 from tests.config_schema.test_compile_spec import compile_text
+from tests.engine.support import RecordingLog
+from tests.statistics.support import kept, sample, take
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
 
@@ -176,6 +182,41 @@ def test_a_collector_that_is_away_is_logged_once_and_tried_again(tmp_path: Path)
             wait_until(lambda: found.metrics != {})
             wait_until(lambda: admin.server.logs("19-0014"))
         assert admin.server.log_file.read_text().count("19-0013") == 1
+
+
+def test_a_sample_that_cannot_be_exported_is_logged_and_the_next_one_is_sent() -> None:
+    log, port = RecordingLog(), free_port()
+    unknown = [Distribution("size", "furlongs", "A size.", "", Histogram())]
+    with collector(port) as found, kept(":memory:") as statistics:
+        export = OtlpExport(f"http://me:secret@127.0.0.1:{port}", {}, unknown, log)
+        export.start(statistics)
+        try:
+            take(statistics, sample(1, {}))
+            wait_until(lambda: log.entries != [])
+            unknown.clear()
+            take(statistics, sample(2, {}))
+            wait_until(lambda: len(log.entries) == 2)
+        finally:
+            export.close()
+        assert found.metrics
+    shown = f"http://127.0.0.1:{port}"
+    assert log.entries == [
+        ("19-0013", {"endpoint": shown, "reason": "KeyError: 'furlongs'"}),
+        ("19-0014", {"endpoint": shown}),
+    ]
+
+
+def test_errors_of_the_libraries_are_logged_as_before_once_the_last_export_is_closed() -> None:
+    logger = logging.getLogger("opentelemetry")
+    first, second = LastError(), LastError()
+    logger.error("no %s", "answer")
+    assert (first.text, second.text, logger.propagate) == ("no answer", "no answer", False)
+    first.close()
+    assert not logger.propagate
+    second.close()
+    assert logger.propagate
+    logger.error("another")
+    assert second.text == "no answer"
 
 
 def test_a_missing_library_is_an_error_of_the_configuration(

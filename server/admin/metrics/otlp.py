@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from config_schema.redaction import masked, without_userinfo
 from server.admin.metrics.exposition import MetricFamily
 from server.admin.metrics.pages import families_of
 
@@ -34,6 +35,8 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 _UNITS: Final = {"seconds": "s", "bytes": "By", "ratio": "1"}
 _CLOSE_TIMEOUT_S: Final = 5.0
 _NANOSECONDS: Final = 1_000_000_000
+_NO_VALUE: Final[Any] = None
+"""For fields that are optional in the protocol, but not in the types of the SDK."""
 
 
 class OtlpExport:
@@ -58,12 +61,12 @@ class OtlpExport:
     ) -> None:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-        self._endpoint: Final = endpoint
         self._resource: Final = make_resource(attributes)
         self._distributions: Final = distributions
         self._log: Final = log
         self._started_ns: Final = time.time_ns()
         self._exporter: Final = OTLPMetricExporter(endpoint.rstrip("/") + METRICS_PATH)
+        self._shown_endpoint: Final = without_userinfo(endpoint)
         self._last_error: Final = LastError()
         self._condition: Final = threading.Condition()
         self._pending: StatisticsSnapshot | None = None
@@ -85,6 +88,7 @@ class OtlpExport:
             self._condition.notify()
         self._exporter.shutdown()
         self._thread.join(_CLOSE_TIMEOUT_S)
+        self._last_error.close()
 
     def _add_snapshot(self, snapshot: StatisticsSnapshot) -> None:
         """Replace the sample that waits; called on the thread of statistics."""
@@ -94,9 +98,16 @@ class OtlpExport:
 
     def _run(self) -> None:
         while (snapshot := self._next_snapshot()) is not None:
+            self._note_result(self._export(snapshot))
+
+    def _export(self, snapshot: StatisticsSnapshot) -> str | None:
+        """Send a sample; return the cause if that fails."""
+        try:
             families = families_of(snapshot, self._distributions)
             result = self._exporter.export(self._metrics_data(families))
-            self._note_result(has_failed=result.name != "SUCCESS")
+        except Exception as error:  # the next sample is tried again, whatever this one's error
+            return f"{type(error).__name__}: {error}"
+        return None if result.name == "SUCCESS" else self._last_error.text
 
     def _next_snapshot(self) -> StatisticsSnapshot | None:
         """Wait for a sample and return it; None once this is closed."""
@@ -105,15 +116,16 @@ class OtlpExport:
             snapshot, self._pending = self._pending, None
             return None if self._is_closed else snapshot
 
-    def _note_result(self, *, has_failed: bool) -> None:
+    def _note_result(self, failure: str | None) -> None:
         """Log the first failure after a success, and the first success after a failure."""
+        has_failed = failure is not None
         if has_failed != self._has_failed and not self._is_closed:
             self._has_failed = has_failed
-            if has_failed:
-                reason = self._last_error.text
-                self._log.emit("19-0013", endpoint=self._endpoint, reason=reason)
+            if failure is not None:
+                reason = masked(failure)
+                self._log.emit("19-0013", endpoint=self._shown_endpoint, reason=reason)
             else:
-                self._log.emit("19-0014", endpoint=self._endpoint)
+                self._log.emit("19-0014", endpoint=self._shown_endpoint)
 
     def _metrics_data(self, families: Iterable[MetricFamily]) -> Any:
         from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
@@ -173,8 +185,8 @@ class OtlpExport:
                     sum=value,
                     bucket_counts=counts,
                     explicit_bounds=bounds[:-1],  # the last is infinite
-                    min=None,
-                    max=None,
+                    min=_NO_VALUE,
+                    max=_NO_VALUE,
                 )
                 points.append(point)
                 bounds, counts = [], []
@@ -191,13 +203,20 @@ class LastError(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.text = ""
-        logger = logging.getLogger("opentelemetry")
-        logger.addHandler(self)
-        logger.propagate = False
+        self._logger: Final = logging.getLogger("opentelemetry")
+        self._logger.addHandler(self)
+        self._logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the text of a record."""
         self.text = record.getMessage()
+
+    def close(self) -> None:
+        """Keep no more errors: they are logged as before."""
+        self._logger.removeHandler(self)
+        others = (handler for handler in self._logger.handlers if isinstance(handler, LastError))
+        self._logger.propagate = next(others, None) is None
+        super().close()
 
 
 def make_resource(attributes: Mapping[str, str]) -> Any:
