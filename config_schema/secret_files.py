@@ -7,7 +7,10 @@ secret out of the environment, which child processes inherit and crash reports c
 Source: systemd.exec(5), Credentials.
 """
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -51,11 +54,10 @@ def read_secret_file(name: str, environ: Mapping[str, str]) -> str | None:
     if path is None:
         return None
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_SIZE + 1)
+        content = _read(path)
         text = content.decode()
     except OSError as error:
-        raise SecretFileError(f"{path}: {error.strerror or error}") from None
+        raise _unreadable(path, error) from None
     except UnicodeDecodeError:
         raise SecretFileError(f"{path}: expected UTF-8") from None
     if len(content) > MAX_SIZE:
@@ -69,5 +71,26 @@ def _path_of(name: str, environ: Mapping[str, str]) -> Path | None:
     directory = environ.get(_DIRECTORY)
     if directory and _PLAIN_NAME.fullmatch(name):
         credential = Path(directory) / name
-        return credential if credential.is_file() else None
+        try:
+            return credential if stat.S_ISREG(credential.stat().st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unreadable(credential, error) from None
     return None
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a regular file, or its beginning; a pipe would block the process."""
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read(MAX_SIZE + 1)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _unreadable(path: Path, error: OSError) -> SecretFileError:
+    return SecretFileError(f"{path}: {error.strerror or error}")

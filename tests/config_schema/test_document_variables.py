@@ -1,5 +1,7 @@
 """${VARIABLE} in texts and attributes."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,12 @@ ENVIRON = {
 }
 
 
-def expand(path: Path, text: str) -> tuple[ConfigDocument | None, list[str]]:
+def expand(
+    path: Path, text: str, environ: Mapping[str, str] = ENVIRON
+) -> tuple[ConfigDocument | None, list[str]]:
     path.write_text(text)
     problems = Problems()
-    document = load(str(path), defines=DEFINES, environ=ENVIRON, problems=problems)
+    document = load(str(path), defines=DEFINES, environ=environ, problems=problems)
     return document, [str(problem).replace(f"{path.parent}/", "") for problem in problems]
 
 
@@ -164,6 +168,21 @@ def test_a_file_that_cannot_be_used_is_named(
     problems = Problems()
     load(str(path), defines={}, environ={"PIN_FILE": str(secret)}, problems=problems)
     assert f"variable 'PIN': {secret}: {cause}" in str(next(iter(problems)))
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    secret = tmp_path / "pin"
+    os.mkfifo(secret)
+    _, problems = expand(tmp_path / "amps.xml", "<A>${PIN}</A>", environ={"PIN_FILE": str(secret)})
+    assert "variable 'PIN': pin: it is no regular file" in problems[0]
+
+
+def test_a_credential_that_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
+    name = "x" * 300  # longer than names of files
+    _, problems = expand(
+        tmp_path / "amps.xml", f"<A>${{{name}}}</A>", {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    )
+    assert f"{name}: File name too long" in problems[0]
 
 
 def test_names_of_variables_are_no_paths(tmp_path: Path) -> None:
