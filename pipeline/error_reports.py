@@ -30,8 +30,11 @@ _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 _CAUSE: Final = re.compile(r"(?:^|\s)pipeline\.(?:\w+\.)+(\w+Error: .*)")
 """An error of the pipeline in the text of an error of Spark."""
 
-_OF_LIBRARIES: Final = re.compile(r"[/\\](?:pyspark|py4j|pipeline)[/\\]|pyspark\.zip|<frozen ")
-"""In the names of files whose lines say nothing to the author of a program."""
+_PACKAGE: Final = re.escape(str(Path(__file__).parent))
+_OF_LIBRARIES: Final = re.compile(
+    rf"^{_PACKAGE}[/\\]|[/\\](?:pyspark|py4j)[/\\]|pyspark\.zip|<frozen "
+)
+"""Matches the names of files of libraries, and of this package."""
 
 _SPARK: Final = "org.apache.spark."
 _BRIEF_LOGGERS: Final = (

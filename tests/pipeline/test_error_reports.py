@@ -98,7 +98,8 @@ PERMISSIONS: Final = {
 @pytest.mark.usefixtures("quick_python")
 def test_a_program_that_fails_prints_its_own_lines_and_the_cause(tmp_path: Path) -> None:
     """Of what is not the pipeline's the traceback is as ever."""
-    program = tmp_path / "program.py"
+    program = tmp_path / "pipeline" / "program.py"  # of the same name as the package
+    program.parent.mkdir()
     program.write_text(PROGRAM)
     for name in ("journals", "server"):
         (tmp_path / name).mkdir()
