@@ -245,7 +245,7 @@ def _metadata_type(name: str, target: WriteTarget) -> SqlType:
 def _with_types(
     source: exp.Expr, types: Sequence[SqlType | None], parameter_types: Sequence[int]
 ) -> exp.Expr:
-    """Return the rows of INSERT, whose parameters have the types of their columns."""
+    """Return the rows of INSERT; give parameters the types of their columns."""
     if isinstance(source, exp.Values):
         for row in source.expressions:
             if isinstance(row, exp.Tuple):

@@ -437,7 +437,7 @@ class StatementWriter:
 
 
 def _to_learn_from(write: WriteQuery) -> WriteTarget:
-    """Return the target, whose columns learn from messages only if some may have new fields."""
+    """Return the target; its columns learn from messages only if some may have new fields."""
     target = write.target
     is_new = any(column.sql_type is None for column in write.columns.values())
     return target if is_new or not target.columns else target._replace(known_columns=None)
