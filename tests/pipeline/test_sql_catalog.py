@@ -23,7 +23,7 @@ def test_spark_hands_limits_and_aggregates_to_the_server(
         spark.sql(f"ADD JAR '{DRIVERS[-1]}'")
         catalog = "spark.sql.catalog.amps_sql"
         jdbc = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
-        url = f"jdbc:postgresql://127.0.0.1:{server.port}/amps?user=tester&sslmode=disable"
+        url = f"jdbc:postgresql://127.0.0.1:{server.port}/amps?user=tester&sslmode=disable&options=-c%20amperage.writes=immediate"
         spark.conf.set(catalog, jdbc)
         spark.conf.set(f"{catalog}.url", url)
         spark.conf.set(f"{catalog}.driver", "org.postgresql.Driver")
@@ -44,3 +44,6 @@ def test_spark_hands_limits_and_aggregates_to_the_server(
             frame = spark.sql(statement.format("amps_sql.amps.orders"))
             assert pushed in frame._jdf.queryExecution().executedPlan().toString()
             assert [tuple(row) for row in frame.collect()] == rows
+        spark.sql("INSERT INTO amps_sql.amps.orders (id, symbol, qty) VALUES (1001, 'ORCL', 7)")
+        written = spark.sql("SELECT symbol, qty, price FROM amps_sql.amps.orders WHERE id = 1001")
+        assert [tuple(row) for row in written.collect()] == [("ORCL", 7, None)]

@@ -34,7 +34,6 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPE: Final = re.compile(r"\\(.)")
 _UNITS: Final = {"seconds": "s", "bytes": "By", "ratio": "1"}
 _CLOSE_TIMEOUT_S: Final = 5.0
-_NANOSECONDS: Final = 1_000_000_000
 _NO_VALUE: Final[Any] = None
 """For fields that are optional in the protocol, but not in the types of the SDK."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlglot import exp
@@ -18,7 +18,7 @@ from server.sql.query.errors import (
 from server.sql.tables.columns import Metadata
 from server.sql.write.field_values import FieldTarget, check_verbatim, to_body
 from server.sql.write.write_statement import WriteKind, WriteStatement
-from server.sql.write.write_target import WriteTarget
+from server.sql.write.write_target import WriteTarget, metadata_refused, require_fields
 from server.sql.write.write_task import (
     InsertedMessage,
     RecordDeletion,
@@ -114,16 +114,35 @@ def insertions(
         for name, value, oid in zip(names, values, oids, strict=True):
             if name in targets:
                 fields.append((write.columns[name].path, targets[name].to_value(value, oid)))
+            elif name in write.refused and value is not None:
+                raise metadata_refused(name)
             else:
                 given[name] = value
-        if _BODY in given:
-            body = to_body(given[_BODY], is_binary=target.is_binary)
-        else:
-            body = _build_body(target, fields)
+        body = _body(target, given, fields)
         if write.statement.replaced is not None:
             yield Upsert(body, fields)
         else:
             yield InsertedMessage(body, _text(given, _KEY), _text(given, _CORRELATION_ID))
+
+
+def _body(target: WriteTarget, given: Mapping[str, object], fields: Sequence[FieldValue]) -> bytes:
+    """Return the message of a row: that of the column `_body`, or one of the fields.
+
+    Args:
+        target: the topic.
+        given: the values of metadata.
+        fields: the values of fields.
+
+    Raises:
+        SqlError: the row has both, or none of them, or the message cannot be built.
+    """
+    body = given.get(_BODY)
+    if _BODY in given and (body is not None or not fields):
+        if any(value is not None for _, value in fields):
+            raise metadata_refused(_BODY)
+        return to_body(body, is_binary=target.is_binary)
+    require_fields(target)
+    return _build_body(target, fields)
 
 
 def changes(write: WriteQuery, result: QueryResult) -> Iterator[RowWrite]:

@@ -23,6 +23,7 @@ from server.sql.write.write_target import (
     is_metadata,
     metadata_refused,
     not_writable,
+    require_fields,
 )
 from server.storage.sow.keys.key_source import PublisherKeys
 
@@ -47,6 +48,7 @@ class WriteQuery(NamedTuple):
         metadata: the metadata that are written, in the order of the columns.
         query: the query for the rows.
         source: the tables that it reads.
+        refused: the metadata that must be NULL in rows of INSERT.
         types: the types of the columns of INSERT; None for fields that are new.
         topic: the topic as the user sees it; None if it is no table.
     """
@@ -57,6 +59,7 @@ class WriteQuery(NamedTuple):
     metadata: tuple[str, ...]
     query: Statement
     source: TableSource
+    refused: frozenset[str] = frozenset()
     types: tuple[SqlType | None, ...] = ()
     topic: SessionTopic | None = None
 
@@ -99,7 +102,9 @@ def plan_insert(
     )
     source = _with_types(write.source, types, parameter_types)
     query = _as_query(statement, source)
-    return WriteQuery(write, target, columns, metadata, query, tables, types)
+    taken = INSERTED_METADATA if _has_publisher_keys(target) else INSERTED_METADATA - {_KEY}
+    refused = frozenset(metadata) - taken
+    return WriteQuery(write, target, columns, metadata, query, tables, refused, types)
 
 
 def plan_change(
@@ -140,7 +145,7 @@ def plan_change(
         column = columns[name] = target.find_column(name)
         target.check_updatable(name, column.path)
     if columns:
-        _require_fields(target)
+        require_fields(target)
     if not target.is_flat:
         check_no_overlap(columns)
     rows = VersionedRows(tables, table)
@@ -171,15 +176,8 @@ def _check_insert(
     columns: dict[str, WriteColumn],
     metadata: Sequence[str],
 ) -> None:
-    refused = [name for name in metadata if name not in INSERTED_METADATA]
-    if _BODY in metadata and columns:
-        refused.append(_BODY)
-    if _KEY in metadata and not _has_publisher_keys(target):
-        refused.append(_KEY)
-    if refused:
-        raise metadata_refused(refused[0])
     if _BODY not in metadata:
-        _require_fields(target)
+        require_fields(target)
         if not columns:
             raise metadata_refused(metadata[0])
     if not target.is_flat:
@@ -216,16 +214,6 @@ def _check_conflict(
             FEATURE_NOT_SUPPORTED,
             "ON CONFLICT DO UPDATE has to set all columns that INSERT names",
             hint="Write SET column = EXCLUDED.column for each column that is no key.",
-        )
-
-
-def _require_fields(target: WriteTarget) -> None:
-    """Raise an error if messages cannot be made of fields."""
-    if not target.message_type.capabilities.build:
-        raise SqlError(
-            FEATURE_NOT_SUPPORTED,
-            f"messages of type {target.message_type.name} cannot be made of fields",
-            hint="INSERT whole messages, by the column _body.",
         )
 
 

@@ -178,6 +178,20 @@ def metadata_refused(name: str) -> SqlError:
     )
 
 
+def require_fields(target: WriteTarget) -> None:
+    """Raise an error if messages cannot be made of fields.
+
+    Raises:
+        SqlError: they cannot.
+    """
+    if not target.message_type.capabilities.build:
+        raise SqlError(
+            FEATURE_NOT_SUPPORTED,
+            f"messages of type {target.message_type.name} cannot be made of fields",
+            hint="INSERT whole messages, by the column _body.",
+        )
+
+
 def describe_target(
     session: Session, tables: SessionTables, table: Table | None, schema: str | None, name: str
 ) -> WriteTarget:

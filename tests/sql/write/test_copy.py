@@ -185,6 +185,11 @@ def test_whole_messages_and_metadata(ann: psycopg.Connection[Any]) -> None:
     assert copy(ann, "COPY orders (_body, _correlation_id) FROM STDIN", data) == "COPY 1"
     found = ann.execute("SELECT id, qty, _correlation_id FROM orders").fetchall()
     assert found == [(5, 7, "c1")]
+    unset = b"8\t\\N\t\\N\t\\N\n"  # as they are not given
+    copy(ann, "COPY orders (id, _body, _key, _timestamp) FROM STDIN", unset)
+    assert ann.execute("DELETE FROM orders WHERE id = 8").rowcount == 1
+    with pytest.raises(psycopg.Error, match='"_key" cannot be written'):
+        copy(ann, "COPY orders (id, _key) FROM STDIN", b"8\tx\n")
     assert copy(ann, "COPY orders (id, tags) FROM STDIN", b"6\t[1, 2]\n") == "COPY 1"
     assert bodies(ann, "orders")[1] == {"id": 6, "tags": [1, 2]}
 

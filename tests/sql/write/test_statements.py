@@ -186,6 +186,20 @@ def test_statements_write(connection: psycopg.Connection[Any], number: int, case
     assert bodies(connection, topic) == sorted(case.bodies, key=json.dumps)
 
 
+def test_metadata_that_are_null_are_not_given(connection: psycopg.Connection[Any]) -> None:
+    """Spark writes all columns, also those that the server makes."""
+    connection.execute("DELETE FROM orders")
+    columns = "id, a, _key, _timestamp, _bookmark, _correlation_id, _body"
+    insert = f"INSERT INTO orders ({columns}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+    unset = [None] * 4
+    with connection.cursor() as cursor:
+        cursor.executemany(insert, [(1, 5, *unset, None), (None, None, *unset, '{"id":2}')])
+    connection.execute(f"INSERT INTO orders ({columns}) SELECT 3, 6, NULL, NULL, NULL, 'c', NULL")
+    assert bodies(connection, "orders") == [{"id": 1, "a": 5}, {"id": 2}, {"id": 3, "a": 6}]
+    found = connection.execute("SELECT _correlation_id FROM orders WHERE id = 3").fetchone()
+    assert found == ("c",)
+
+
 REFUSED = [
     ("INSERT INTO orders VALUES (1)", "0A000", "needs the names"),
     ("INSERT INTO orders (id, a) VALUES (1)", "42601", "more target columns"),
@@ -197,6 +211,8 @@ REFUSED = [
     ("INSERT INTO orders (_body, id) VALUES ('{}', 1)", "428C9", "cannot be written"),
     ("INSERT INTO orders (_key, id) VALUES ('x', 1)", "428C9", "cannot be written"),
     ("INSERT INTO orders (_timestamp, id) VALUES (now(), 1)", "428C9", "cannot be written"),
+    ("INSERT INTO orders (_key) VALUES (NULL)", "428C9", "cannot be written"),
+    ("INSERT INTO raw (_body, a) VALUES (NULL, 1)", "0A000", "cannot be made of fields"),
     ("INSERT INTO orders (_body) VALUES (NULL)", "23502", "null value in column"),
     ("INSERT INTO orders (_body) VALUES (1)", "42804", "is of type text"),
     ("INSERT INTO orders (id, x) VALUES (1, 'Infinity'::float8)", "22003", "no finite number"),
