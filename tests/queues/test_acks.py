@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from server.queues.core import AckOutcome, Consumer, Expired, parse_bookmarks
-from server.queues.core.inspection import everything
+from server.queues.core.inspection import all_offsets
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
 
@@ -230,10 +230,10 @@ def test_messages_are_found_by_key_and_one_by_one() -> None:
     bench.publish(3, sow_keys=[7, 8, 7])
     queue = bench.queue
     entries = queue.lifecycle.entries
-    of_seven = [offset for offset in everything(queue) if entries.sow_key(offset) == 7]
+    of_seven = [offset for offset in all_offsets(queue) if entries.sow_key(offset) == 7]
 
     assert queue.acknowledge_offsets(of_seven, bench.now).affected_count == 2
-    result = queue.acknowledge_offsets(everything(queue), bench.now, "a")
+    result = queue.acknowledge_offsets(all_offsets(queue), bench.now, "a")
     assert result.affected_count == 4
     assert [mark for mark, _ in result.refusals] == marks(3, 4)
 

@@ -22,7 +22,7 @@ from server.queues.core import (
     decode,
     encode,
 )
-from server.queues.core.inspection import available, everything, message
+from server.queues.core.inspection import all_offsets, available, message
 from tests.queues.model import NEVER, Message, Model
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks
 from tests.support.chances import examples
@@ -209,9 +209,11 @@ class RandomWork(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         queue, entries = self.queue, self.queue.lifecycle.entries
-        assert [entries.txid(offset) for offset in everything(queue)] == sorted(self.model.messages)
+        assert [entries.txid(offset) for offset in all_offsets(queue)] == sorted(
+            self.model.messages
+        )
         assert queue.depth == len(self.model.messages)
-        for offset in everything(queue):
+        for offset in all_offsets(queue):
             status = message(queue, offset)
             assert status is not None
             known = self.model.messages[status.txid]

@@ -20,7 +20,7 @@ from server.queues.core import (
     decode,
     encode,
 )
-from server.queues.core.inspection import everything, message
+from server.queues.core.inspection import all_offsets, message
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
 LARGEST = 2**64 - 1
@@ -57,7 +57,7 @@ def folded(settings: QueueSettings, log: list[tuple[int, int] | QueueEvent]) -> 
 
 
 def txids(queue: Queue) -> list[int]:
-    return [queue.lifecycle.entries.txid(offset) for offset in everything(queue)]
+    return [queue.lifecycle.entries.txid(offset) for offset in all_offsets(queue)]
 
 
 def test_what_is_unleased_leaves_no_trace_in_the_record_unless_something_counts_it() -> None:
@@ -96,7 +96,7 @@ def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> Non
     (event,) = queue.drain_events()
     assert isinstance(event, Expired)
     assert event.departures == [RemovalDetails(1, ("max_deliveries",), 2, 0, "b")]
-    (offset,) = everything(queue)
+    (offset,) = all_offsets(queue)
     status = message(queue, offset)
     assert status is not None
     assert (status.txid, status.deliveries, status.cancels) == (2, 1, 1)
@@ -256,7 +256,7 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
     queue.lifecycle.enqueue([2], [1], PUBLISHER, [2], MessageDetails(owners=["there"]))
     for event in bench.queue.drain_events():
         queue.replay(event)
-    (offset,) = everything(queue)
+    (offset,) = all_offsets(queue)
     assert queue.lifecycle.entries.owner(offset) == ""
 
 

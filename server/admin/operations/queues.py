@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.admin.operations.operation import (
@@ -17,7 +16,6 @@ from server.admin.operations.operation import (
 from server.expressions.errors import ExpressionError
 from server.expressions.regex.budget import TooCostlyError
 from server.queues.core import AckOutcome, UnmatchedError
-from server.queues.core.inspection import everything
 from server.queues.core.states import AVAILABLE, BEHIND, DELAYED
 from server.queues.topic.acknowledgement import AckTerms
 from server.statistics.sources.names import topic_ids
@@ -25,13 +23,14 @@ from server.storage.journal import JournalUnavailableError, JournalUnreadableErr
 
 if TYPE_CHECKING:
     from actions.services import ActionServices
+    from server.queues.topic.acknowledgement import MessageSearchBatch
     from server.queues.topic.queue_topic import QueueTopic
 
-_Process: TypeAlias = "Callable[[Sequence[int]], int]"
-"""Processes the messages at some offsets; returns how many of them have left the queue."""
+_Process: TypeAlias = "Callable[[Sequence[int]], object]"
+"""Processes the messages at some offsets; those that it has processed have left the queue."""
 
 _TERMS: Final = AckTerms(AckOutcome.DONE, client=0)  # no session has this number
-_AT_REST: Final = frozenset((AVAILABLE, DELAYED, BEHIND))
+_UNLEASED: Final = frozenset((AVAILABLE, DELAYED, BEHIND))
 """The states of messages that this instance owns, and that no consumer has."""
 
 _BATCH_SIZE: Final = 64
@@ -57,12 +56,12 @@ def queue_group(services: ActionServices) -> OperationGroup:
 
     async def redrive(name: str, parameters: OperationParameters) -> str:
         queue = _find(queues, name)
-        letters = queue.dead_letter_redrive
+        dead_letters = queue.dead_letter_redrive
         count = await _process(
             services,
             queue,
             parameters,
-            lambda offsets: letters.redrive(offsets, _TERMS, lambda *_: True),
+            lambda offsets: dead_letters.redrive(offsets, _TERMS, lambda *_: True),
         )
         return f"{count:,} dead letters of {name} are back in their queues."
 
@@ -149,14 +148,18 @@ async def _process(
     end = entries.end  # those that come meanwhile stay
     count = 0
     try:
-        for found in _find_offsets(services, queue, parameters.get("filter", "")):
-            for start in range(0, len(found), _BATCH_SIZE):
-                batch = found[start : start + _BATCH_SIZE]
+        for found in _find_messages(services, queue, parameters.get("filter", "")):
+            for start in range(0, len(found.offsets), _BATCH_SIZE):
                 offsets = [
-                    offset for offset in batch if offset < end and entries.state(offset) in _AT_REST
+                    offset
+                    for offset in found.offsets[start : start + _BATCH_SIZE]
+                    if offset < end and entries.state(offset) in _UNLEASED
                 ]
-                if offsets:
-                    count += process(offsets)
+                try:
+                    if offsets:
+                        process(offsets)
+                finally:  # also of a batch that fails half-way
+                    count += sum(entries.state(offset) not in _UNLEASED for offset in offsets)
                 await asyncio.sleep(_PAUSE_S)
                 while queue.ack_handler.is_log_backlogged:
                     await asyncio.sleep(_PAUSE_S)
@@ -172,20 +175,15 @@ async def _process(
     return count
 
 
-def _find_offsets(
+def _find_messages(
     services: ActionServices, queue: QueueTopic, filter_text: str
-) -> Iterator[Sequence[int]]:
-    """Yield the offsets of the messages that match a filter, or of all messages, in batches.
+) -> Iterator[MessageSearchBatch]:
+    """Find the messages that match a filter, or all messages, in batches.
 
     Raises:
         ExpressionError: the filter is invalid.
-        UnmatchedError: messages cannot be read at the moment.
+        UnmatchedError: messages cannot be read at the moment; raised by the iterator.
     """
     if filter_text:
-        expr = services.engine.filter_parser.parse(filter_text)
-        for batch in queue.ack_handler.find_by_filter(expr):
-            yield batch.offsets
-        return
-    offsets = everything(queue.core)
-    while some := list(islice(offsets, _BATCH_SIZE)):
-        yield some
+        return queue.ack_handler.find_by_filter(services.engine.filter_parser.parse(filter_text))
+    return queue.ack_handler.find_all()

@@ -118,7 +118,7 @@ def first_available(queue: Queue) -> int | None:
     return next((offset for offset in entries.offsets() if entries.state(offset) in VISIBLE), None)
 
 
-def everything(queue: Queue) -> Iterator[int]:
+def all_offsets(queue: Queue) -> Iterator[int]:
     """Return the offsets of all messages, in arrival order, for `sow_delete` by filter."""
     return queue.lifecycle.entries.offsets()
 

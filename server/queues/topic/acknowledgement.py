@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.expressions import to_text
-from server.queues.core.inspection import everything
+from server.queues.core.inspection import all_offsets
 from server.queues.core.states import GONE, SENT
 from server.queues.topic.filter_matcher import ConsumerFilter
 from server.queues.topic.queue_journal import NO_PUBLISHER
@@ -141,6 +141,11 @@ class QueueAckHandler:
         self._record(terms)
         return QueueAckResult(len(bookmarks), affected_count, affected_count)
 
+    def find_all(self) -> Iterator[MessageSearchBatch]:
+        """Find all messages of the queue, leased or not, in batches."""
+        for offsets in _batches(all_offsets(self._core)):
+            yield MessageSearchBatch(len(offsets), offsets)
+
     def find_by_bookmarks(
         self, bookmarks: Sequence[PublisherSequence]
     ) -> Iterator[MessageSearchBatch]:
@@ -165,8 +170,8 @@ class QueueAckHandler:
             Exception: the exception that the filter raised.
         """
         select = self._make_selector(expr)
-        for offsets in _batches(everything(self._core)):
-            yield MessageSearchBatch(len(offsets), select(offsets))
+        for batch in self.find_all():
+            yield batch._replace(offsets=select(batch.offsets))
 
     def restrict_to_filter(
         self, permitted: Expr, batches: Iterator[MessageSearchBatch]
@@ -198,8 +203,8 @@ class QueueAckHandler:
         """Find the messages that have one of some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.lifecycle.entries.sow_key
-        for offsets in _batches(everything(self._core)):
-            matching_offsets = [offset for offset in offsets if sow_key(offset) in numbers]
+        for batch in self.find_all():
+            matching_offsets = [offset for offset in batch.offsets if sow_key(offset) in numbers]
             yield MessageSearchBatch(len(matching_offsets), matching_offsets)
 
     def acknowledge_offsets(self, offsets: Sequence[int], terms: AckTerms) -> int:

@@ -151,12 +151,14 @@ class DeadLetterRedrive:
             offset for offset in offsets if self._core.refusal_reason(offset, terms.client) is None
         ]
         txids = self._core.lifecycle.entries.txids(acknowledgeable)
-        published = [
-            offset
-            for offset, message in zip(acknowledgeable, self._read(txids), strict=True)
-            if message is not None and publish(message)
-        ]
-        return self._ack_handler.acknowledge_offsets(published, terms)
+        published: list[int] = []
+        try:
+            for offset, message in zip(acknowledgeable, self._read(txids), strict=True):
+                if message is not None and publish(message):
+                    published.append(offset)
+        finally:  # those that are published must not stay, too
+            count = self._ack_handler.acknowledge_offsets(published, terms)
+        return count
 
     def _envelope(self, queue: str, message: CachedMessage, correlation_id: str | None) -> Envelope:
         """Return the envelope of a message that only one queue takes."""
