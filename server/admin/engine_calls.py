@@ -13,7 +13,7 @@ from server.security.deferred import AnswerOrFuture, on_answer
 
 _Result = TypeVar("_Result")
 
-_TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """Seconds that an answer may take."""
 _DECISION_TIMEOUT_S: Final = 35.0
 """The same for decisions on logons, which have limits of their own."""
@@ -30,7 +30,7 @@ class EngineCalls:
         self._post = post
         self._tasks: set[asyncio.Task[None]] = set()  # the event loop keeps weak references only
 
-    async def call(self, function: Callable[[], _Result], timeout_s: float = _TIMEOUT_S) -> _Result:
+    async def call(self, function: Callable[[], _Result], timeout_s: float = TIMEOUT_S) -> _Result:
         """Call a function on the engine's thread, and return its result.
 
         Args:
@@ -86,17 +86,27 @@ class EngineCalls:
     async def run_coroutine(
         self, make_coroutine: Callable[[], Coroutine[None, None, _Result]]
     ) -> _Result:
-        """Run a coroutine on the engine's thread that may take a while.
+        """Run a coroutine on the engine's thread that may take a while, and return its result.
+
+        Args:
+            make_coroutine: as for `start_coroutine`.
+
+        Raises:
+            HttpError: it has not ended in time, and goes on, or the engine stops.
+        """
+        return await within_limit(self.start_coroutine(make_coroutine), "The engine")
+
+    def start_coroutine(
+        self, make_coroutine: Callable[[], Coroutine[None, None, _Result]]
+    ) -> Future[_Result]:
+        """Start a coroutine on the engine's thread, and return the future of its result.
 
         Args:
             make_coroutine: returns the coroutine, which lets other tasks run meanwhile; it runs to
                 its end, also if its caller has given up.
 
-        Returns:
-            The coroutine's result.
-
         Raises:
-            HttpError: it has not ended in time, and goes on, or the engine stops.
+            HttpError: the engine stops.
         """
         answer: Future[_Result] = Future()
 
@@ -116,7 +126,7 @@ class EngineCalls:
             task.add_done_callback(self._tasks.discard)
 
         self._post_call(call)
-        return await within_limit(answer, "The engine")
+        return answer
 
     def _post_call(self, call: Callable[[], None]) -> None:
         """Schedule a call on the engine's thread.
@@ -131,7 +141,7 @@ class EngineCalls:
 
 
 async def within_limit(
-    answer: Future[_Result], subject: str, timeout_s: float = _TIMEOUT_S
+    answer: Future[_Result], subject: str, timeout_s: float = TIMEOUT_S
 ) -> _Result:
     """Wait for the result of another thread.
 

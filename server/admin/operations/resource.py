@@ -9,14 +9,18 @@ form that requests it by POST: a page of another site can have a browser follow 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from server.admin import engine_calls
 from server.admin.documents import html_form, xml_form
 from server.admin.http.limits import MAX_QUERY_PARAMETERS
 from server.admin.http.messages import (
@@ -153,15 +157,31 @@ class OperationsResource:
         )
         self._audit.record_operation(requester.user, request.peer, request.path, details)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=user_text)
+        answer = asyncio.wrap_future(
+            self._engine_calls.start_coroutine(lambda: operation.execute(target.id, parameters))
+        )
         try:
-            result = await self._engine_calls.run_coroutine(
-                lambda: operation.execute(target.id, parameters)
-            )
+            await asyncio.wait([answer], timeout=engine_calls.TIMEOUT_S)
+        finally:  # also if the client disconnects
+            if operation.ends_sessions:
+                self._access.sessions.end_all()
+            if is_running := not answer.done():
+                answer.add_done_callback(partial(self._log_result, request.path))
+        if is_running:
+            text = f"{request.path} goes on; its result will be in the log (19-0015 or 19-0016)."
+            return _text_response(names, text, form, HTTPStatus.ACCEPTED)
+        try:
+            return _text_response(names, answer.result(), form)
         except OperationError as error:
             raise HttpError(409, str(error)) from None
-        if operation.ends_sessions:
-            self._access.sessions.end_all()
-        return _text_response(names, result, form)
+
+    def _log_result(self, path: str, ended: asyncio.Future[str]) -> None:
+        """Log the result of an operation for which no request waits."""
+        error = ended.exception()
+        if error is None:
+            self._log.emit("19-0015", path=path, result=ended.result())
+        else:
+            self._log.emit("19-0016", path=path, reason=str(error) or type(error).__name__)
 
     async def _check_access(
         self, request: HttpRequest, requester: Requester, names: Sequence[str], form: str
@@ -290,12 +310,17 @@ def _resource(entry: _Link) -> str:
     return f"<resource id='{xml_form.attribute(entry.names[-1])}'>{texts}</resource>"
 
 
-def _text_response(names: Sequence[str], text: str, form: str) -> HttpResponse:
+def _text_response(
+    names: Sequence[str], text: str, form: str, status: int = HTTPStatus.OK
+) -> HttpResponse:
     if form == "json":
-        return _json(names, text)
-    if form == "xml":
-        return _xml(names, xml_form.escape(text))
-    return _page(html_form.leaf(text))
+        response = _json(names, text)
+    elif form == "xml":
+        response = _xml(names, xml_form.escape(text))
+    else:
+        response = _page(html_form.leaf(text))
+    response.status = status
+    return response
 
 
 def _confirm(

@@ -12,6 +12,7 @@ _TIMEOUT_S: Final = 30.0
 """The time limit of an answer; the instance itself answers within a shorter one."""
 
 _OK: Final = 200
+_ACCEPTED: Final = 202
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
 _UNAVAILABLE: Final = 503
@@ -137,7 +138,8 @@ class CtlInstance:
             return CtlError(f"{self.url}: {error}{advice}", status)
         if error.status == _UNAUTHORIZED:
             return CtlError("the credentials are missing or refused", CtlStatus.NO_ANSWER)
-        if error.status in (_OK, _UNAVAILABLE):  # an answer that is no JSON, or no answer in time
+        # an answer that is no JSON, an operation that goes on, or no answer in time
+        if error.status in (_OK, _ACCEPTED, _UNAVAILABLE):
             return CtlError(error.reason, unknown_or_none)
         if error.status == _NOT_FOUND and is_operation:
             return CtlError("there is no such operation at the moment", CtlStatus.REFUSED)

@@ -136,17 +136,19 @@ class AdminClient:
             query: the parameters of a question that changes nothing.
 
         Raises:
-            AdminRequestError: there is no answer, or it is a refusal.
+            AdminRequestError: there is no answer, or it is a refusal, or the operation goes on.
         """
         names = (*_ADMINISTRATOR, *names)
         path = "/" + "/".join(quote(name, safe="!", errors="surrogateescape") for name in names)
         question = f"?{urlencode(query)}" if query else ""
         answer = self.request(f"{path}.json{question}", form)
-        if answer.status != http.client.OK:
+        if answer.status not in (http.client.OK, http.client.ACCEPTED):
             raise self._refusal(path, answer)
         value = _parse(path, answer)
         for name in names:
             value = value[name]
+        if answer.status == http.client.ACCEPTED:
+            raise AdminRequestError(value, answer.status)
         return value
 
     def _refusal(self, path: str, answer: AdminResponse) -> AdminRequestError:
