@@ -105,6 +105,7 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from queue' -l url -x -d 'the ad
 complete -c amps-ctl -n '__fish_seen_subcommand_from queue' -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
 complete -c amps-ctl -n '__fish_seen_subcommand_from queue' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
 complete -c amps-ctl -n '__fish_seen_subcommand_from queue' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-ctl -n '__fish_seen_subcommand_from queue' -l filter -x -d 'for redrive, move, purge: only the messages that match'
 complete -c amps-ctl -f -n __fish_use_subcommand -a sow -d 'Operate topics with records: list, compact.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from sow' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from sow' -a 'list compact'

@@ -102,6 +102,7 @@ def _execute_noun(
     verb: str = options.verb
     names: list[str] = options.names
     _refuse_wrong_count(parser, noun, verb, names)
+    parameters = _filter_parameters(parser, noun, options)
     if verb == LIST:
         return _print_entries(instance.list_entries(noun.path), as_json=options.json)
     if verb == "run":
@@ -110,11 +111,11 @@ def _execute_noun(
         results = [execute_named(instance, noun, name, (), dict(variables))]
     elif verb == "move":
         source, target = names
-        results = [execute_named(instance, noun, source, (verb,), {"to": target})]
+        results = [execute_named(instance, noun, source, (verb,), {"to": target} | parameters)]
     elif verb == "check":
         results = [check_path(instance, name) for name in names]
     else:
-        results = list(execute_verb(instance, noun, verb, names))
+        results = list(execute_verb(instance, noun, verb, names, parameters))
     return _print_results(results, as_json=options.json)
 
 
@@ -129,6 +130,23 @@ def _refuse_wrong_count(
         parser.error(f"{verb} needs two names, QUEUE and QUEUE")
     if names and not takes_names:
         parser.error(f"{verb} takes no names: {' '.join(names)}")
+
+
+def _filter_parameters(
+    parser: CommandLineParser, noun: CtlNoun, options: argparse.Namespace
+) -> dict[str, str]:
+    """Return the parameters of an operation for `--filter`; exit if the verb has no filter.
+
+    An empty filter, as of an unset variable of a shell, must not stand for all messages.
+    """
+    if options.filter is None:
+        return {}
+    verb = noun.verbs.get(options.verb)
+    if verb is None or not verb.has_filter:
+        parser.error(f"{options.verb} has no --filter")
+    if not options.filter.strip():
+        parser.error("--filter is empty: leave it out for all messages")
+    return {"filter": options.filter}
 
 
 def _variable(parser: CommandLineParser, word: str) -> tuple[str, str]:
@@ -258,7 +276,7 @@ def _add_noun(
     parser = _add_command(
         commands, name, None, f"operate {noun.help}: {', '.join(noun.verb_names)}"
     )
-    parser.set_defaults(execute=partial(_execute_noun, parser, noun))
+    parser.set_defaults(execute=partial(_execute_noun, parser, noun), filter=None)
     listed = "; ".join(f"{verb}: {text}" for verb, text in verbs.items())
     parser.add_argument("verb", metavar="VERB", choices=noun.verb_names, help=listed)
     metavar = noun.metavar or ("PATH" if "check" in verbs else "")
@@ -266,6 +284,9 @@ def _add_noun(
         text = "ids or names, as list shows them" if noun.metavar else "a path of the interface"
         parser.add_argument("names", metavar=metavar, nargs="*", help=text)
     parser.set_defaults(takes_names=bool(metavar))
+    if verbs_with_filter := [verb for verb, details in noun.verbs.items() if details.has_filter]:
+        text = f"for {', '.join(verbs_with_filter)}: only the messages that match"
+        parser.add_argument("--filter", metavar="FILTER", help=text)
 
 
 def _add_log_level(commands: argparse._SubParsersAction[CommandLineParser]) -> None:

@@ -89,7 +89,13 @@ def test_a_purge_leaves_what_consumers_have(admin: Admin, peer: RawPeer) -> None
     )
     assert done(act(admin, "work", "purge")).startswith("2 messages")
     comes_to(admin, work=1, dead_letters=0)
-    assert admin.server.logs("19-0011")
+    path = "/amps/administrator/queues/work!json/purge"
+    assert admin.server.logs(f"Operation {path} requested by 127.0.0.1:", times=2)
+    assert admin.server.waits_for(
+        lambda log: any(
+            "25-0083" in line and path in line and "/id > 2" in line for line in log.splitlines()
+        )
+    )
 
 
 @pytest.mark.parametrize("target", ["aside", "aside!json", "twin"])

@@ -179,6 +179,9 @@ def test_a_refusal_has_status_1_and_a_reason(admin: Admin, words: str, reason: s
         "action run say What",
         "status orders",
         "transport enable any-tcp --jsno",
+        "transport enable any-tcp --filter 1=1",
+        "queue list --filter 1=1",
+        "queue purge work --filter=",
         "nothing list",
     ],
 )
@@ -227,6 +230,25 @@ def test_an_operation_without_an_answer_has_status_5() -> None:
         assert run_ctl("health", "--url", url).returncode == 4
         assert run_ctl("log", "rotate", "--url", url).returncode == 5
         thread.join(WAIT_SECONDS)
+
+
+def test_an_operation_that_goes_on_has_status_5() -> None:
+    """Its result will be in the log."""
+    body = b'{"amps":{"administrator":{"logging":{"rotate":"It goes on."}}}}'
+
+    def answer() -> None:
+        connection, _address = listener.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.0 202 Accepted\r\n\r\n" + body)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        done = run_ctl("log", "rotate", "--url", url)
+        thread.join(WAIT_SECONDS)
+    assert (done.returncode, done.stderr) == (5, "amps-ctl: It goes on.\n")
 
 
 LOGON: Final = """

@@ -32,7 +32,7 @@ from server.queues.core import (
     encode,
     encode_peer_message,
 )
-from server.queues.core.inspection import everything
+from server.queues.core.inspection import all_offsets
 from server.queues.core.states import LEASED
 from server.replication.core import MeshRouter, PeerMessage, RoutedMessage, hops
 from server.storage.journal import JournalEntryKind
@@ -185,7 +185,7 @@ class Host(Instance):
         self.fold(core)
         entries = core.lifecycle.entries
         self.owned = {
-            entries.bookmark(offset) for offset in everything(core) if not entries.owner(offset)
+            entries.bookmark(offset) for offset in all_offsets(core) if not entries.owner(offset)
         }
 
     def make_queue(self) -> tuple[Queue, OwnershipTransfers]:

@@ -31,7 +31,11 @@ class CtlResult(NamedTuple):
 
 
 def execute_verb(
-    instance: CtlInstance, noun: CtlNoun, verb: str, names: Sequence[str]
+    instance: CtlInstance,
+    noun: CtlNoun,
+    verb: str,
+    names: Sequence[str],
+    parameters: Mapping[str, str],
 ) -> Iterator[CtlResult]:
     """Execute an operation on entries, one after the other, also if one of them fails.
 
@@ -40,6 +44,7 @@ def execute_verb(
         noun: the kind of the entries.
         verb: the verb, which is none of the list.
         names: the entries, by their ids or unique names; none for the instance itself.
+        parameters: the parameters.
 
     Raises:
         CtlError: the list of entries could not be read.
@@ -56,7 +61,7 @@ def execute_verb(
             yield CtlResult(name, str(error), error.status)
             continue
         path = (*noun.path, entry_id, operation)
-        yield _result(entry_id, partial(instance.execute, path))
+        yield _result(entry_id, partial(instance.execute, path, parameters))
 
 
 def execute_operation(instance: CtlInstance, path: Sequence[str]) -> CtlResult:

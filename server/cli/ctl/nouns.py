@@ -16,10 +16,12 @@ class CtlVerb:
     Attributes:
         operation: the last part of its path; empty if the entry itself is the operation.
         help: its effect, in a few words.
+        has_filter: whether it may be restricted to messages that match a filter.
     """
 
     operation: str
     help: str
+    has_filter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,13 @@ NOUNS: Final[Mapping[str, CtlNoun]] = {
             "disable-proxied-transfer": CtlVerb(
                 "disable_proxied_transfer", "leave messages to the instances that own them"
             ),
-            "redrive": CtlVerb("redrive", "return dead letters to the queues that they come from"),
-            "move": CtlVerb("move", "move messages that no consumer has to a second QUEUE"),
-            "purge": CtlVerb("purge", "remove messages that no consumer has"),
+            "redrive": CtlVerb(
+                "redrive", "return dead letters to the queues that they come from", has_filter=True
+            ),
+            "move": CtlVerb(
+                "move", "move messages that no consumer has to a second QUEUE", has_filter=True
+            ),
+            "purge": CtlVerb("purge", "remove messages that no consumer has", has_filter=True),
         },
     ),
     "sow": CtlNoun(
