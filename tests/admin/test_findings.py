@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +19,9 @@ import trustme
 
 from server.admin.console.runbook import anchor
 from server.admin.diagnosis import file_checks, sample_checks
+from server.admin.diagnosis.directories import InstanceDirectory
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict
+from server.admin.diagnosis.findings_page import FileFindings
 from server.admin.diagnosis.sample_checks import log_findings, sample_findings
 from server.log.levels import Level
 from server.log.targets.base import LogLine
@@ -180,6 +186,41 @@ def test_errors_stay_when_other_entries_displace_them() -> None:
     assert all(entry.line.level is Level.INFO for entry in recent.entries_after(0))
     (error,) = recent.recent_errors()
     assert len(error.text) == MAX_ERROR_BYTES
+
+
+def test_a_file_system_that_fails_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def statvfs(path: Path) -> os.statvfs_result:
+        if path == Path("/proc"):
+            raise OSError(errno.EIO, "it is broken", str(path))
+        return real_statvfs(path)
+
+    real_statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    directories = [InstanceDirectory("a", Path("/proc")), InstanceDirectory("b", tmp_path)]
+    broken, sound = file_checks.disk_findings(directories)
+    assert (broken.verdict, broken.name, broken.value) == (
+        CheckVerdict.WRONG,
+        "/proc",
+        "it is broken",
+    )
+    assert sound.name == f"b: {tmp_path}"
+
+
+def test_a_check_of_files_that_fails_is_a_finding_at_once() -> None:
+    """And not one that every later request waits for in vain."""
+    disk = file_checks.disk_problem("a disk", "it is full")
+
+    def find() -> Iterator[CheckFinding]:
+        yield disk
+        raise ValueError("no such thing")
+
+    found = asyncio.run(FileFindings(find).latest())
+    assert [(one.name, one.value) for one in found] == [
+        ("a disk", "it is full"),
+        ("file systems", "no such thing"),
+    ]
 
 
 def test_each_section_of_the_runbook_is_there() -> None:

@@ -46,6 +46,9 @@ def test_a_target_is_added_changed_and_removed(admin: Admin, tmp_path: Path) -> 
     visit(admin, "first")
     wait_until(lambda: has(file, "client[first] disconnected"))
     admin.comes("/amps/instance/logging/file/2/file_name", str(file))
+    found = admin.ask("/amps/instance/findings.json").text
+    assert f"logs: {file.parent}" in found
+    assert f"backups: {tmp_path / 'backups'}" in found
     edit(admin, target(file), target(file, "<Level>error</Level>"))
     assert "Level: info -> error" in reloaded(admin)[0]
     visit(admin, "second")

@@ -51,8 +51,12 @@ def _directories(spec: InstanceSpec) -> Iterator[InstanceDirectory]:
     for topic in spec.sow:
         if isinstance(topic, TopicSpec) and topic.file_name is not None:
             yield InstanceDirectory("records", Path(topic.file_name).parent, topic.slab_size)
-    if spec.admin is not None and spec.admin.file_name != MEMORY:
-        yield InstanceDirectory("statistics", Path(spec.admin.file_name).parent, is_durable=False)
+    if spec.admin is not None:
+        if spec.admin.file_name != MEMORY:
+            yield InstanceDirectory(
+                "statistics", Path(spec.admin.file_name).parent, is_durable=False
+            )
+        yield InstanceDirectory("backups", Path(spec.admin.backup_directory), is_durable=False)
     if spec.limits.message_disk_path is not None:
         yield InstanceDirectory(
             "messages of slow clients", Path(spec.limits.message_disk_path), is_durable=False

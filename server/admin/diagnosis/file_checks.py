@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked
-from server.engine.maintenance.certificate_expiry import NOTICE
-from server.security.certificates import ends_of
-from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
+from server.engine.maintenance.certificate_expiry import NOTICE, read_expiry_times
 
 if TYPE_CHECKING:
     from server.admin.diagnosis.directories import InstanceDirectory
@@ -30,15 +29,11 @@ _KIBIBYTE: Final = 1024
 def by_file_system(
     directories: Iterable[InstanceDirectory],
 ) -> list[list[tuple[InstanceDirectory, Path]]]:
-    """Group directories by their file systems, each with its nearest ancestor that exists.
-
-    Raises:
-        OSError: a file system cannot be examined.
-    """
+    """Group directories by their file systems, each with its nearest ancestor that exists."""
     groups: dict[int, list[tuple[InstanceDirectory, Path]]] = {}
     for directory in directories:
-        existing_path = _existing(directory.path)
-        groups.setdefault(os.stat(existing_path).st_dev, []).append((directory, existing_path))
+        existing_path, device = _existing(directory.path)
+        groups.setdefault(device, []).append((directory, existing_path))
     return [*groups.values()]
 
 
@@ -80,13 +75,30 @@ def check_free_space(
 
 
 def disk_findings(directories: Iterable[InstanceDirectory]) -> Iterator[CheckFinding]:
-    """Check the free space of all file systems that some directories are on.
-
-    Raises:
-        OSError: a file system cannot be examined.
-    """
+    """Check the free space of all file systems that some directories are on."""
     for group in by_file_system(directories):
-        yield check_free_space(group, os.statvfs(group[0][1]))
+        path = group[0][1]
+        try:
+            file_system = os.statvfs(path)
+        except OSError as error:
+            yield disk_problem(str(path), error.strerror or str(error))
+        else:
+            yield check_free_space(group, file_system)
+
+
+def disk_problem(name: str, value: str) -> CheckFinding:
+    """Return the finding that file systems cannot be examined."""
+    return CheckFinding(
+        DISKS,
+        name,
+        CheckVerdict.WRONG,
+        value,
+        "journals, records or logs may not be written",
+        "look at the disks and the mounts of the host",
+        page="log",
+        runbook="full-disks",
+        path="/amps/host/disks",
+    )
 
 
 def certificate_findings(users: Mapping[str, Sequence[str]]) -> Iterator[CheckFinding]:
@@ -100,10 +112,9 @@ def certificate_findings(users: Mapping[str, Sequence[str]]) -> Iterator[CheckFi
 
 
 def _check_certificate(path: str, title: str) -> CheckFinding:
+    why = "has no certificate that can be read"
     try:
-        content = read_regular(path, MAX_CERTIFICATE_FILE_SIZE)
-        ends = ends_of(content.decode("ascii", "replace"))
-        why = "has no certificate that can be read"
+        ends = read_expiry_times(path)
     except OSError as error:
         ends, why = [], error.strerror or str(error)
     links = {
@@ -145,9 +156,13 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _existing(path: Path) -> Path:
-    """Return the directory, or its nearest ancestor that exists."""
+def _existing(path: Path) -> tuple[Path, int]:
+    """Return the directory, or its nearest ancestor that exists, and its file system."""
     for candidate in (path, *path.parents):
-        if os.path.isdir(candidate):
-            return candidate
-    return Path("/")
+        try:
+            status = os.stat(candidate)
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            return candidate, status.st_dev
+    return Path("/"), os.stat("/").st_dev

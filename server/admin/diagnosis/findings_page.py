@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from server.admin.diagnosis.file_checks import DISKS, certificate_findings, disk_findings
+from server.admin.diagnosis.file_checks import disk_problem
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, worst_first
 from server.admin.diagnosis.formats import FORMS, render
 from server.admin.diagnosis.sample_checks import health_findings, log_findings, sample_findings
@@ -24,11 +24,9 @@ from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
-    from server.admin.diagnosis.directories import InstanceDirectory
     from server.admin.diagnosis.document import DiagnosisContent
     from server.admin.health import Health
     from server.admin.monitoring import MonitoringPages
-    from server.engine.maintenance.certificate_expiry import CertificateCheck
     from server.log.targets.memory import MemoryTarget
 
 _NAMES: Final = (ROOT, INSTANCE, FINDINGS)
@@ -40,8 +38,7 @@ class FindingsPage:
     """Answers requests for the findings.
 
     Args:
-        directories: the directories of the instance.
-        certificates: the certificates in use.
+        file_findings: has the findings about files.
         health: has the health checks.
         monitoring: has the last sample.
         recent_entries: has the last errors of the log; None if they are not kept.
@@ -50,22 +47,17 @@ class FindingsPage:
 
     def __init__(
         self,
-        directories: Sequence[InstanceDirectory],
-        certificates: CertificateCheck,
+        file_findings: FileFindings,
         health: Health,
         monitoring: MonitoringPages,
         recent_entries: MemoryTarget | None,
         access: AccessControl,
     ) -> None:
-        self._directories = directories
-        self._certificates = certificates
+        self._file_findings = file_findings
         self._health = health
         self._monitoring = monitoring
         self._recent_entries = recent_entries
         self._access = access
-        self._file_check: Future[list[CheckFinding]] | None = None
-        self._file_findings: list[CheckFinding] = []
-        self._next_file_check_s = 0.0
 
     async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         """List the findings that the requester may see.
@@ -93,59 +85,57 @@ class FindingsPage:
         findings = [*health_findings(await self._health.check_ready(counts_all=True))]
         tree = await self._monitoring.latest_tree()
         findings += sample_findings(tree.snapshot)
-        findings += await self._check_files()
+        findings += await self._file_findings.latest()
         if self._recent_entries is not None:
             findings += log_findings(self._recent_entries.recent_errors(), time.time_ns())
         return findings
 
-    async def _check_files(self) -> list[CheckFinding]:
-        """Return the findings about files, which may be on a file system that hangs."""
+
+class FileFindings:
+    """The findings about files, which may be on a file system that hangs.
+
+    Args:
+        find: examines the files, on a thread of its own.
+    """
+
+    def __init__(self, find: Callable[[], Iterable[CheckFinding]]) -> None:
+        self._find = find
+        self._check: Future[list[CheckFinding]] | None = None
+        self._findings: list[CheckFinding] = []
+        self._next_check_s = 0.0
+
+    async def latest(self) -> list[CheckFinding]:
+        """Return the findings, examined again if the last ones are old."""
         now = time.monotonic()
-        if self._file_check is None and now >= self._next_file_check_s:
-            self._next_file_check_s = now + _FILE_CHECK_INTERVAL_S
-            self._file_check = Future()
+        if self._check is None and now >= self._next_check_s:
+            self._next_check_s = now + _FILE_CHECK_INTERVAL_S
+            self._check = Future()
             threading.Thread(
-                target=self._find_in_files,
-                args=(self._file_check,),
+                target=self._examine,
+                args=(self._check,),
                 name="file checks",
                 daemon=True,  # one that hangs must not keep the process from ending
             ).start()
-        check = self._file_check
+        check = self._check
         if check is None:
-            return self._file_findings
+            return self._findings
         await asyncio.wait([asyncio.wrap_future(check)], timeout=_FILE_CHECK_TIMEOUT_S)
         if not check.done():
-            return [*self._file_findings, _UNANSWERED]
-        if self._file_check is check:
-            self._file_check, self._file_findings = None, check.result()
-        return self._file_findings
+            return [*self._findings, _UNANSWERED]
+        if self._check is check:
+            self._check, self._findings = None, check.result()
+        return self._findings
 
-    def _find_in_files(self, answer: Future[list[CheckFinding]]) -> None:
+    def _examine(self, answer: Future[list[CheckFinding]]) -> None:
         findings: list[CheckFinding] = []
         try:
-            findings += certificate_findings(self._certificates.users)
-            findings += disk_findings(self._directories)
-        except OSError as error:
-            value = f"{error.filename}: {error.strerror}"
-            findings.append(_disk_problem(value))
+            findings.extend(self._find())
+        except Exception as error:
+            findings.append(disk_problem("file systems", str(error) or type(error).__name__))
         answer.set_result(findings)
 
 
-def _disk_problem(value: str) -> CheckFinding:
-    return CheckFinding(
-        DISKS,
-        "file systems",
-        CheckVerdict.WRONG,
-        value,
-        "journals, records or logs may not be written",
-        "look at the disks and the mounts of the host",
-        page="log",
-        runbook="full-disks",
-        path="/amps/host/disks",
-    )
-
-
-_UNANSWERED: Final = _disk_problem(f"no answer within {_FILE_CHECK_TIMEOUT_S:.0f} s")
+_UNANSWERED: Final = disk_problem("file systems", f"no answer within {_FILE_CHECK_TIMEOUT_S:.0f} s")
 
 
 def _as_content(finding: CheckFinding) -> dict[str, DiagnosisContent]:

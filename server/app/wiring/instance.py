@@ -475,7 +475,7 @@ class Instance:
             console,
             self._operation_groups(statistics, drain, text),
             drain,
-            self._log.recent,
+            self._log,
             self._certificate_check,
         )
         opened.callback(interface.close)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from server.admin.audit_events import TRANSPORT, AdminAudit
 from server.admin.csrf import CsrfProtection
 from server.admin.diagnosis.collector import ClientFactsCollector
 from server.admin.diagnosis.directories import instance_directories
-from server.admin.diagnosis.findings_page import FindingsPage
+from server.admin.diagnosis.file_checks import certificate_findings, disk_findings
+from server.admin.diagnosis.findings_page import FileFindings, FindingsPage
 from server.admin.diagnosis.pages import DiagnosisPages
 from server.admin.engine_calls import EngineCalls
 from server.admin.health import HEALTH_PATH, READY_PATH, Health
@@ -39,11 +41,12 @@ from server.transports.own_hosts import OwnHosts, own_names
 if TYPE_CHECKING:
     from actions.services import ActionServices
     from config_schema.spec import AdminSpec, InstanceSpec
+    from server.admin.diagnosis.findings import CheckFinding
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
     from server.engine.engine import Engine
     from server.engine.maintenance.certificate_expiry import CertificateCheck
-    from server.log.targets.memory import MemoryTarget
+    from server.log.event_log import EventLog
     from server.statistics.statistics_thread import StatisticsThread
 
 
@@ -58,7 +61,7 @@ def provision_admin(
     console: Callable[[AccessControl, EngineCalls, CsrfProtection], list[HttpRoute]],
     operation_groups: Sequence[OperationGroup],
     drain: InstanceDrain,
-    recent: MemoryTarget | None,
+    log: EventLog,
     certificates: CertificateCheck,
 ) -> AdminInterface:
     """Make the admin interface.
@@ -74,7 +77,7 @@ def provision_admin(
         console: makes the paths of the console.
         operation_groups: operations on parts that the services do not have.
         drain: drains the instance.
-        recent: the last entries of the log; None if they are not kept.
+        log: the log.
         certificates: the certificates in use.
     """
     engine_calls = EngineCalls(post)
@@ -123,9 +126,13 @@ def provision_admin(
     health = Health(
         access, engine_calls, statistics, services.transports, services.replication, drain
     )
-    findings = FindingsPage(
-        instance_directories(spec), certificates, health, monitoring, recent, access
-    )
+
+    def find_in_files() -> Iterator[CheckFinding]:
+        targets = tuple(target.spec for target in log.targets)  # a reload replaces them
+        yield from certificate_findings(certificates.users)
+        yield from disk_findings(instance_directories(replace(spec, logging=targets)))
+
+    findings = FindingsPage(FileFindings(find_in_files), health, monitoring, log.recent, access)
     instance = (ROOT, INSTANCE)
     routes = [
         *first,

@@ -102,7 +102,13 @@ class CertificateCheck:
         self._cancel_timer = self._clock.call_later(_DAY_SECONDS, self._check)
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         for component, tls in self._tls_uses:
-            for expiry in read_expiry_times(tls.certificate):
+            if tls.certificate is None:
+                continue
+            try:
+                expiry_times = read_expiry_times(tls.certificate)
+            except OSError:
+                continue
+            for expiry in expiry_times:
                 if expiry - now < NOTICE:
                     self._log_expiry(component, tls.certificate, expiry, now)
 
@@ -117,10 +123,10 @@ class CertificateCheck:
             self._log.emit("11-0013", path=path, who=component, until=expiry_text, left=days_left)
 
 
-def read_expiry_times(path: str | None) -> list[datetime]:
-    """Return the expiry times of the certificates in a file; empty if it cannot be read."""
-    try:
-        content = b"" if path is None else read_regular(path, MAX_CERTIFICATE_FILE_SIZE)
-    except OSError:
-        return []
-    return ends_of(content.decode("ascii", "replace"))
+def read_expiry_times(path: str) -> list[datetime]:
+    """Return the expiry times of the certificates in a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return ends_of(read_regular(path, MAX_CERTIFICATE_FILE_SIZE).decode("ascii", "replace"))

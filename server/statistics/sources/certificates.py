@@ -44,10 +44,10 @@ class CertificatesSource:
         """Return when the first certificate of a file to expire does; None if there is none."""
         try:
             status = os.stat(path)
+            version = status.st_mtime_ns, status.st_ino
+            if path not in self._expiry_cache or self._expiry_cache[path][0] != version:
+                ends = [int(end.timestamp()) for end in read_expiry_times(path)]
+                self._expiry_cache[path] = version, min(ends, default=None)
         except OSError:
             return None
-        version = status.st_mtime_ns, status.st_ino
-        if path not in self._expiry_cache or self._expiry_cache[path][0] != version:
-            expiry_s = min((int(end.timestamp()) for end in read_expiry_times(path)), default=None)
-            self._expiry_cache[path] = version, expiry_s
         return self._expiry_cache[path][1]
