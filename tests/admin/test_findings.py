@@ -70,10 +70,10 @@ def test_the_worst_comes_first_with_its_page_and_its_section(tmp_path: Path) -> 
             publisher.send({"c": "publish", "t": "bulk"}, LARGE)
         wait_until(lambda: any(one["name"] == "client sleeper" for one in findings(admin)))
         assert admin.ask("/amps/administrator/transports/safe/disable", "POST").status == 200
-        wait_until(lambda: findings(admin)[0]["verdict"] == "wrong")
+        wait_until(lambda: findings(admin)[0]["verdict"] == "error")
         found = findings(admin)
         verdicts = [one["verdict"] for one in found]
-        assert verdicts == sorted(verdicts, key=["wrong", "look at this", "OK"].index)
+        assert verdicts == sorted(verdicts, key=["error", "warning", "ok"].index)
         by_name = {one["name"]: one for one in found}
         assert by_name["transport safe"]["value"] == "it is disabled"
         slow = by_name["client sleeper"]
@@ -82,13 +82,13 @@ def test_the_worst_comes_first_with_its_page_and_its_section(tmp_path: Path) -> 
         assert slow["since"]
         certificate = by_name["./own.pem of transport safe"]
         assert (certificate["verdict"], certificate["runbook"]) == (
-            "look at this",
+            "warning",
             "certificates-that-expire",
         )
         assert any(one["area"] == "disks" and " free (" in one["value"] for one in found)
         document = ElementTree.fromstring(admin.ask("/amps/instance/findings.xml").text)
         assert document.tag == "amps"
-        assert document.findtext("instance/findings/verdict") == "wrong"
+        assert document.findtext("instance/findings/verdict") == "error"
         assert "client sleeper" in admin.ask("/amps/instance/findings").text
         assert admin.ask("/amps/instance/findings.csv").status == 404
 
@@ -116,7 +116,7 @@ def test_nothing_is_wrong_with_a_quiet_sample() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "verdicts"),
-    [(1.0, []), (1.5, [CheckVerdict.LOOK]), (61.0, [CheckVerdict.WRONG])],
+    [(1.0, []), (1.5, [CheckVerdict.WARNING]), (61.0, [CheckVerdict.ERROR])],
 )
 def test_clients_are_slow_after_a_second(seconds: float, verdicts: list[CheckVerdict]) -> None:
     clients = {"1": {"queue_max_latency": seconds}, "2": {"queue_max_latency": 0.0}}
@@ -153,7 +153,7 @@ def test_long_work_of_the_engine_is_found() -> None:
     slow = tuple(150_000.0 if value == 0.5 else value for value in turn)
     sample = replace(sample, entries={**sample.entries, "instance/latencies": {"turn": slow}})
     (found,) = (one for one in sample_findings(sample) if "engine" in one.name)
-    assert (found.verdict, found.value) == (CheckVerdict.LOOK, "99 of 100 take up to 150.0 ms")
+    assert (found.verdict, found.value) == (CheckVerdict.WARNING, "99 of 100 take up to 150.0 ms")
 
 
 def line(level: Level, text: str, age_s: float) -> LogLine:
@@ -171,8 +171,8 @@ def test_errors_of_the_last_hour_are_counted_by_message() -> None:
         time.time_ns(),
     )
     assert [(one.name, one.verdict) for one in found] == [
-        ("message 1D-0018", CheckVerdict.WRONG),
-        ("message 01-0004", CheckVerdict.LOOK),
+        ("message 1D-0018", CheckVerdict.ERROR),
+        ("message 01-0004", CheckVerdict.WARNING),
     ]
     assert found[1].value.startswith("2 times in the last hour")
     assert found[1].page == "log?find=01-0004"
@@ -201,7 +201,7 @@ def test_a_file_system_that_fails_hides_no_other(
     directories = [InstanceDirectory("a", Path("/proc")), InstanceDirectory("b", tmp_path)]
     broken, sound = file_checks.disk_findings(directories)
     assert (broken.verdict, broken.name, broken.value) == (
-        CheckVerdict.WRONG,
+        CheckVerdict.ERROR,
         "/proc",
         "it is broken",
     )

@@ -445,41 +445,41 @@ GOOD = {
 """What the kernel shows of a machine that is well."""
 
 MACHINES = [
-    ("load", "proc/loadavg", "999.0 9.0 9.0 1/100 1", CheckVerdict.LOOK),
-    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 90 kB\n", CheckVerdict.LOOK),
-    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 20 kB\n", CheckVerdict.WRONG),
+    ("load", "proc/loadavg", "999.0 9.0 9.0 1/100 1", CheckVerdict.WARNING),
+    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 90 kB\n", CheckVerdict.WARNING),
+    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 20 kB\n", CheckVerdict.ERROR),
     (
         "open files",
         "proc/self/limits",
         "x\nMax open files   1024   1024   files",
-        CheckVerdict.LOOK,
+        CheckVerdict.WARNING,
     ),
-    ("open files", "proc/self/limits", "x\nMax open files   256   256   files", CheckVerdict.WRONG),
-    ("swappiness", "proc/sys/vm/swappiness", "60", CheckVerdict.LOOK),
-    ("memory maps", "proc/sys/vm/max_map_count", "1000", CheckVerdict.LOOK),
+    ("open files", "proc/self/limits", "x\nMax open files   256   256   files", CheckVerdict.ERROR),
+    ("swappiness", "proc/sys/vm/swappiness", "60", CheckVerdict.WARNING),
+    ("memory maps", "proc/sys/vm/max_map_count", "1000", CheckVerdict.WARNING),
     (
         "transparent huge pages",
         "sys/kernel/mm/transparent_hugepage/enabled",
         "[always] madvise never",
-        CheckVerdict.LOOK,
+        CheckVerdict.WARNING,
     ),
     (
         "memory limit of the cgroup",
         "sys/fs/cgroup/amps/memory.current",
         "980",
-        CheckVerdict.WRONG,
+        CheckVerdict.ERROR,
     ),
     (
         "processes ended for want of memory",
         "sys/fs/cgroup/amps/memory.events",
         "oom 1\noom_kill 1",
-        CheckVerdict.WRONG,
+        CheckVerdict.ERROR,
     ),
     (
         "processor limit of the cgroup",
         "sys/fs/cgroup/amps/cpu.stat",
         "nr_throttled 17",
-        CheckVerdict.LOOK,
+        CheckVerdict.WARNING,
     ),
 ]
 
@@ -514,10 +514,10 @@ def test_a_kernel_that_shows_nothing(tmp_path: Path) -> None:
 
 
 MOUNTS = [
-    ("tmpfs / tmpfs rw 0 0", "type", CheckVerdict.LOOK),
-    ("host:/x / nfs4 rw 0 0", "type", CheckVerdict.LOOK),
-    ("overlay / overlay rw 0 0", "type", CheckVerdict.LOOK),
-    ("/dev/a / ext4 ro,relatime 0 0", "mounted", CheckVerdict.WRONG),
+    ("tmpfs / tmpfs rw 0 0", "type", CheckVerdict.WARNING),
+    ("host:/x / nfs4 rw 0 0", "type", CheckVerdict.WARNING),
+    ("overlay / overlay rw 0 0", "type", CheckVerdict.WARNING),
+    ("/dev/a / ext4 ro,relatime 0 0", "mounted", CheckVerdict.ERROR),
 ]
 
 
@@ -537,7 +537,7 @@ def test_a_disk_without_room_for_two_more_files_is_wrong(tmp_path: Path) -> None
     disks.examine(
         [InstanceDirectory("journals", tmp_path, needed_bytes=1 << 60)], found, kernel(tmp_path)
     )
-    assert found.findings[0].verdict is CheckVerdict.WRONG
+    assert found.findings[0].verdict is CheckVerdict.ERROR
 
 
 def test_directories_on_one_disk_are_one_line(tmp_path: Path) -> None:

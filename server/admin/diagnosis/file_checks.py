@@ -56,9 +56,9 @@ def check_free_space(
     needed_bytes = max(directory.needed_bytes for directory, _ in directories)
     verdict = CheckVerdict.OK
     if share < _LOW_SHARE:
-        verdict = CheckVerdict.LOOK
+        verdict = CheckVerdict.WARNING
     if share < _VERY_LOW_SHARE or free < _MIN_FREE_FILES * needed_bytes:
-        verdict = CheckVerdict.WRONG if is_durable else CheckVerdict.LOOK
+        verdict = CheckVerdict.ERROR if is_durable else CheckVerdict.WARNING
     return checked(
         CheckFinding(
             DISKS,
@@ -91,7 +91,7 @@ def disk_problem(name: str, value: str) -> CheckFinding:
     return CheckFinding(
         DISKS,
         name,
-        CheckVerdict.WRONG,
+        CheckVerdict.ERROR,
         value,
         "journals, records or logs may not be written",
         "look at the disks and the mounts of the host",
@@ -126,19 +126,19 @@ def _check_certificate(path: str, title: str) -> CheckFinding:
         return CheckFinding(
             CERTIFICATES,
             title,
-            CheckVerdict.WRONG,
+            CheckVerdict.ERROR,
             why,
             "a transport does not open without its certificate",
             "let the user of the server read a file in PEM format",
             **links,
         )
     left = min(ends) - datetime.now(UTC)
-    verdict = CheckVerdict.LOOK if left < NOTICE else CheckVerdict.OK
+    verdict = CheckVerdict.WARNING if left < NOTICE else CheckVerdict.OK
     return checked(
         CheckFinding(
             CERTIFICATES,
             title,
-            CheckVerdict.WRONG if left.total_seconds() <= 0 else verdict,
+            CheckVerdict.ERROR if left.total_seconds() <= 0 else verdict,
             f"good until {min(ends):%Y-%m-%d %H:%M} UTC, {left.days} days",
             "clients and other instances refuse it from that moment on",
             "put a new one in the place of the file: it is read again when it changes",

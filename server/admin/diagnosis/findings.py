@@ -17,17 +17,13 @@ class CheckVerdict(IntEnum):
     """The result of a check; the higher, the worse."""
 
     OK = 0
-    LOOK = 1
-    WRONG = 2
+    WARNING = 1
+    ERROR = 2
 
     @property
     def label(self) -> str:
-        """The name in reports."""
-        return {
-            CheckVerdict.OK: "OK",
-            CheckVerdict.LOOK: "look at this",
-            CheckVerdict.WRONG: "wrong",
-        }[self]
+        """The name in documents for programs."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +65,16 @@ def worst_first(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
     return sorted(findings, key=lambda finding: -finding.verdict)
 
 
-def first_few(findings: list[CheckFinding], what: str) -> list[CheckFinding]:
+def limit_findings(findings: list[CheckFinding], subject_plural: str) -> list[CheckFinding]:
     """Return the first findings of an area, the last of them with the number of the others.
 
     Args:
         findings: the findings, the worst first.
-        what: the plural of their subjects.
+        subject_plural: the plural of their subjects.
     """
     shown = findings[:_MAX_PER_AREA]
     if len(findings) > len(shown):
-        name = f"{len(findings) - len(shown):,} more {what}"
+        name = f"{len(findings) - len(shown):,} more {subject_plural}"
         page = shown[-1].page.partition("&id=")[0]
         shown.append(replace(findings[len(shown)], name=name, value="", page=page))
     return shown

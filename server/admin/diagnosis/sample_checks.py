@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked, first_few
+from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked, limit_findings
 from server.admin.diagnosis.humanize import number, size, span
 from server.log.catalogue import CATALOGUE
 from server.log.levels import Level
@@ -54,7 +54,7 @@ def health_findings(checks: Iterable[HealthCheckResult]) -> Iterator[CheckFindin
             CheckFinding(
                 HEALTH,
                 check.name,
-                CheckVerdict.WRONG if check.problem else CheckVerdict.OK,
+                CheckVerdict.ERROR if check.problem else CheckVerdict.OK,
                 check.problem or "ok",
                 "clients are kept away, or publishers wait for it",
                 "docs/monitoring.md has what each check means",
@@ -81,7 +81,7 @@ def _engine_findings(snapshot: StatisticsSnapshot) -> Iterator[CheckFinding]:
                 CheckFinding(
                     LOAD,
                     "pieces of work on the engine's thread",
-                    CheckVerdict.LOOK if float(percentile) > _LONG_TASK_US else CheckVerdict.OK,
+                    CheckVerdict.WARNING if float(percentile) > _LONG_TASK_US else CheckVerdict.OK,
                     f"99 of 100 take up to {float(percentile) / 1000:.1f} ms",
                     "all clients wait while one operation runs",
                     "the log names the slow operations; /amps/instance/clients/ID/explain does"
@@ -108,7 +108,7 @@ def _client_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[Check
         CheckFinding(
             LOAD,
             f"client {name}",
-            CheckVerdict.WRONG if float(seconds) > _STUCK_CLIENT_S else CheckVerdict.LOOK,
+            CheckVerdict.ERROR if float(seconds) > _STUCK_CLIENT_S else CheckVerdict.WARNING,
             f"{size(float(waiting))} wait for it, the oldest for {span(float(seconds))}",
             "messages wait in memory, then on disk, then the client is disconnected",
             "amps/instance/clients/ID/explain says why a client is slow",
@@ -119,7 +119,7 @@ def _client_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[Check
         )
         for identity, seconds, name, waiting in slow
     ]
-    yield from first_few(findings, "clients")
+    yield from limit_findings(findings, "clients")
 
 
 def _queue_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[CheckFinding]:
@@ -137,7 +137,7 @@ def _queue_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[CheckF
         CheckFinding(
             LOAD,
             f"queue {identity}",
-            CheckVerdict.LOOK,
+            CheckVerdict.WARNING,
             f"{number(int(depth), 'message')}, {leased} leased, the oldest for"
             f" {span(float(seconds))}, {number(int(consumers), 'consumer')}",
             "consumers do not keep up" if consumers else "it has no consumers",
@@ -149,7 +149,7 @@ def _queue_findings(snapshot: StatisticsSnapshot, now: float) -> Iterator[CheckF
         )
         for identity, seconds, depth, leased, consumers in stuck
     ]
-    yield from first_few(findings, "queues")
+    yield from limit_findings(findings, "queues")
 
 
 def _rows(
@@ -182,7 +182,7 @@ def log_findings(errors: Iterable[LogLine], now_ns: int) -> list[CheckFinding]:
         CheckFinding(
             LOG,
             f"message {identity}",
-            CheckVerdict.WRONG if last[identity].level >= Level.CRITICAL else CheckVerdict.LOOK,
+            CheckVerdict.ERROR if last[identity].level >= Level.CRITICAL else CheckVerdict.WARNING,
             f"{number(counts[identity], 'time')} in the last hour, last at"
             f" {moment(last[identity].nanoseconds / 1e9)}",
             _meaning(identity),
@@ -193,7 +193,7 @@ def log_findings(errors: Iterable[LogLine], now_ns: int) -> list[CheckFinding]:
         )
         for identity in ids
     ]
-    return first_few(findings, "messages")
+    return limit_findings(findings, "messages")
 
 
 def _meaning(identity: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from server.cli.ctl.instance import CtlError, CtlInstance, CtlStatus
 
 _OK: Final = "ok"
-_FOUND_OK: Final = "OK"
+_FOUND_OK: Final = "ok"
 _HEALTH: Final = "health"
 _CHECKS: Final = ("live", "ready")
 

@@ -70,7 +70,7 @@ def examine(server_date: str, request_times: tuple[float, float], examination: E
             AREA,
             "synchronised",
             f"{'no' if state == _UNSYNCHRONISED else 'yes'}, offset {offset:+.6f} s",
-            CheckVerdict.OK if is_good else CheckVerdict.LOOK,
+            CheckVerdict.OK if is_good else CheckVerdict.WARNING,
             "the kernel does not know of a source of time, or is far from it: times of messages,"
             " schedules and leases of instances that replicate go by different clocks",
             "run chrony or systemd-timesyncd; in a container, the host does that",
@@ -97,7 +97,7 @@ def _compare(
         AREA,
         "the server's clock",
         f"{difference:+d} s against this machine's",
-        CheckVerdict.LOOK if abs(difference) > _LARGE_DIFFERENCE else CheckVerdict.OK,
+        CheckVerdict.WARNING if abs(difference) > _LARGE_DIFFERENCE else CheckVerdict.OK,
         "the clocks of the two machines differ",
         "synchronise both",
     )

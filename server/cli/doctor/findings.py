@@ -8,8 +8,14 @@ from typing import Final
 
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked
 
-EXIT_STATUS: Final = {CheckVerdict.OK: 0, CheckVerdict.LOOK: 1, CheckVerdict.WRONG: 3}
+EXIT_STATUS: Final = {CheckVerdict.OK: 0, CheckVerdict.WARNING: 1, CheckVerdict.ERROR: 3}
 """Exit status of the command, by the worst verdict; 2 is an invalid command line."""
+VERDICT_LABELS: Final = {
+    CheckVerdict.OK: "OK",
+    CheckVerdict.WARNING: "look at this",
+    CheckVerdict.ERROR: "wrong",
+}
+"""The verdicts in reports."""
 
 
 @dataclass(slots=True)
@@ -34,11 +40,11 @@ class Examination:
 
     def add_attention(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
         """Add a check that the operator should look at."""
-        self.findings.append(CheckFinding(area, name, CheckVerdict.LOOK, value, reason, advice))
+        self.findings.append(CheckFinding(area, name, CheckVerdict.WARNING, value, reason, advice))
 
     def add_wrong(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
-        """Add a check with the verdict `WRONG`."""
-        self.findings.append(CheckFinding(area, name, CheckVerdict.WRONG, value, reason, advice))
+        """Add a check with the verdict `ERROR`."""
+        self.findings.append(CheckFinding(area, name, CheckVerdict.ERROR, value, reason, advice))
 
     def add_finding(
         self,

@@ -99,7 +99,7 @@ def examine_lines(name: str, lines: Iterable[bytes], examination: Examination) -
     worst = max(levels, default=Level.INFO)
     verdict = CheckVerdict.OK
     if worst >= Level.WARNING:
-        verdict = CheckVerdict.WRONG if worst >= Level.CRITICAL else CheckVerdict.LOOK
+        verdict = CheckVerdict.ERROR if worst >= Level.CRITICAL else CheckVerdict.WARNING
     counts = ", ".join(f"{levels[level]:,} {level.label}" for level in sorted(levels, reverse=True))
     examination.add_finding(
         AREA,

@@ -88,7 +88,7 @@ def _processors(machine: HostMachine, examination: Examination) -> dict[str, obj
         AREA,
         "processors",
         f"{usable} of {os.cpu_count()} may be used",
-        CheckVerdict.LOOK if usable < _FEW_PROCESSORS else CheckVerdict.OK,
+        CheckVerdict.WARNING if usable < _FEW_PROCESSORS else CheckVerdict.OK,
         "the server wants one for its engine, and one for disks, statistics and the system",
         "give it two processors",
     )
@@ -97,7 +97,7 @@ def _processors(machine: HostMachine, examination: Examination) -> dict[str, obj
             AREA,
             "load",
             f"{load[0]} in the last minute, {load[2]} in 15 minutes",
-            CheckVerdict.LOOK if float(load[0]) > _BUSY * usable else CheckVerdict.OK,
+            CheckVerdict.WARNING if float(load[0]) > _BUSY * usable else CheckVerdict.OK,
             "more wants to run than there are processors for, so that everything waits",
             "look what it is (top)",
         )
@@ -180,7 +180,7 @@ def _open_files(machine: HostMachine, examination: Examination) -> dict[str, obj
         of_used = "" if used is None else f", {used:,} used"
         verdict = _low_verdict(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
         if used is not None and used > _MANY_USED * hard:
-            verdict = CheckVerdict.WRONG
+            verdict = CheckVerdict.ERROR
         examination.add_finding(
             AREA,
             "open files",
@@ -202,7 +202,7 @@ def _kernel(machine: HostMachine, examination: Examination) -> dict[str, object]
             AREA,
             "transparent huge pages",
             pages[1],
-            CheckVerdict.LOOK if pages[1] == "always" else CheckVerdict.OK,
+            CheckVerdict.WARNING if pages[1] == "always" else CheckVerdict.OK,
             "the kernel may hold the server up while it puts pages together, and memory grows",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
@@ -211,7 +211,7 @@ def _kernel(machine: HostMachine, examination: Examination) -> dict[str, object]
             AREA,
             "swappiness",
             f"{swappiness}{'' if has_swap else ', and there is no swap'}",
-            CheckVerdict.LOOK if has_swap and swappiness > _EAGER_SWAPPING else CheckVerdict.OK,
+            CheckVerdict.WARNING if has_swap and swappiness > _EAGER_SWAPPING else CheckVerdict.OK,
             "records that were not read lately are swapped out, and slow to read",
             "sysctl vm.swappiness=1",
         )
@@ -220,7 +220,7 @@ def _kernel(machine: HostMachine, examination: Examination) -> dict[str, object]
             AREA,
             "memory maps",
             f"{maps:,} per process",
-            CheckVerdict.LOOK if maps < _FEW_MAPS else CheckVerdict.OK,
+            CheckVerdict.WARNING if maps < _FEW_MAPS else CheckVerdict.OK,
             "files of records are mapped slab by slab",
             "sysctl vm.max_map_count=262144",
         )
@@ -242,7 +242,7 @@ def _process(machine: HostMachine, examination: Examination) -> dict[str, object
             AREA,
             "memory of the server",
             f"{size_text(status.get('VmRSS', 0))}, {size_text(swapped)} swapped out",
-            CheckVerdict.LOOK if swapped else CheckVerdict.OK,
+            CheckVerdict.WARNING if swapped else CheckVerdict.OK,
             "swapped-out memory is slow when it is needed",
             "give the machine more memory, or turn swap off",
         )
@@ -301,9 +301,9 @@ def _low_verdict(
 ) -> CheckVerdict:
     """Return the verdict on a value that should not be low."""
     if value < very_few:
-        return CheckVerdict.WRONG
+        return CheckVerdict.ERROR
     is_low = value <= very_few if inclusive else False
-    return CheckVerdict.LOOK if is_low or value < few else CheckVerdict.OK
+    return CheckVerdict.WARNING if is_low or value < few else CheckVerdict.OK
 
 
 def _table(text: str) -> dict[str, int]:

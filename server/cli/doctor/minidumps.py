@@ -44,7 +44,7 @@ def examine(spec: InstanceSpec, requested: Path | None, examination: Examination
         AREA,
         str(directory),
         f"{len(others)} there, {len(recent)} of the last 24 hours",
-        CheckVerdict.LOOK if recent else CheckVerdict.OK,
+        CheckVerdict.WARNING if recent else CheckVerdict.OK,
         "they were written on request or because the server was stuck",
         "amps-report-minidump shows what they say; remove those that are not needed any more",
     )

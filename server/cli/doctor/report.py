@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from config_schema.version import VERSION
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict
-from server.cli.doctor.findings import Examination
+from server.cli.doctor.findings import VERDICT_LABELS, Examination
 
 _INDENT: Final = " " * 18
 
@@ -20,14 +20,14 @@ def as_data(examination: Examination, moment: datetime) -> dict[str, Any]:
         "command": f"amps-doctor {VERSION}",
         "time": moment.isoformat(),
         "instance": _name(examination),
-        "verdict": examination.worst_verdict.label,
-        "counts": {verdict.label: counts[verdict] for verdict in CheckVerdict},
+        "verdict": VERDICT_LABELS[examination.worst_verdict],
+        "counts": {VERDICT_LABELS[verdict]: counts[verdict] for verdict in CheckVerdict},
         "checks": [
             {
                 "number": number,
                 "area": finding.area,
                 "name": finding.name,
-                "verdict": finding.verdict.label,
+                "verdict": VERDICT_LABELS[finding.verdict],
                 "value": finding.value,
                 "reason": finding.reason,
                 "advice": finding.advice,
@@ -57,8 +57,8 @@ def _lines(examination: Examination, moment: datetime) -> Iterator[str]:
     name = _name(examination) or "that is not known"
     yield f"amps-doctor {VERSION}: instance {name}, {moment:%Y-%m-%d %H:%M:%S %Z}"
     yield (
-        f"{len(examination.findings)} checks: {counts[CheckVerdict.WRONG]} wrong,"
-        f" {counts[CheckVerdict.LOOK]} to look at, {counts[CheckVerdict.OK]} OK"
+        f"{len(examination.findings)} checks: {counts[CheckVerdict.ERROR]} wrong,"
+        f" {counts[CheckVerdict.WARNING]} to look at, {counts[CheckVerdict.OK]} OK"
     )
     numbered = [*enumerate(examination.findings, 1)]
     for verdict in sorted(CheckVerdict, reverse=True):
@@ -70,7 +70,7 @@ def _lines(examination: Examination, moment: datetime) -> Iterator[str]:
 
 
 def _finding(number: int, finding: CheckFinding) -> Iterator[str]:
-    label = "WRONG" if finding.verdict is CheckVerdict.WRONG else finding.verdict.label
+    label = "WRONG" if finding.verdict is CheckVerdict.ERROR else VERDICT_LABELS[finding.verdict]
     yield f"{label:12} {number:>3}  {finding.area}: {finding.name}: {finding.value}"
     if finding.reason:
         yield f"{_INDENT}{finding.reason}"

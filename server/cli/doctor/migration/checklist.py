@@ -16,6 +16,7 @@ from server.admin.diagnosis.findings import CheckVerdict
 from server.app.wiring.foreign_files import OPTION, find_foreign_files
 from server.app.wiring.provision import ProvisionError
 from server.cli.doctor.configuration import DoctorConfiguration
+from server.cli.doctor.findings import VERDICT_LABELS
 from server.cli.doctor.migration.survey import ABSENT, FeatureSurvey, MigrationTopic, survey
 
 WHY_NOT: Final = (
@@ -80,7 +81,7 @@ class Checklist:
     def verdict(self) -> CheckVerdict:
         """`OK` if the configuration runs as it is, with all features that it uses."""
         if self.errors:
-            return CheckVerdict.WRONG
+            return CheckVerdict.ERROR
         if (
             self.absent_features
             or self.warnings
@@ -88,7 +89,7 @@ class Checklist:
             or self.no_files_reason
             or self.survey.ignored
         ):
-            return CheckVerdict.LOOK
+            return CheckVerdict.WARNING
         return CheckVerdict.OK
 
 
@@ -116,7 +117,7 @@ def as_data(checklist: Checklist) -> dict[str, Any]:
     return {
         "configuration": checklist.path,
         "instance": features.name,
-        "verdict": checklist.verdict.label,
+        "verdict": VERDICT_LABELS[checklist.verdict],
         "errors": checklist.errors,
         "warnings": checklist.warnings,
         "ignored": [

@@ -41,7 +41,7 @@ def _title(text: str) -> Iterator[str]:
 
 
 def _summary(checklist: Checklist) -> str:
-    if checklist.verdict is CheckVerdict.WRONG:
+    if checklist.verdict is CheckVerdict.ERROR:
         return f"It cannot be used yet: {counted(checklist.errors, 'error')}."
     if checklist.absent_features:
         return f"It runs, but without {', '.join(checklist.absent_features)}."

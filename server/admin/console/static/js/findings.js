@@ -12,7 +12,7 @@ const RUNBOOK = "/console/docs/operations.md";
  * @typedef {object} Finding
  * @property {string} area
  * @property {string} name
- * @property {string} verdict  OK, look at this, or wrong
+ * @property {string} verdict  ok, warning or error
  * @property {string} value
  * @property {string} since    empty if that is not known
  * @property {string} reason
@@ -38,7 +38,7 @@ export function Findings({ moment, session }) {
   }, [moment]);
   if (refusal || (problem && !checks)) return html`<p class="hint">${refusal || problem}</p>`;
   if (!checks) return html`<p class="finding-sum" role="status">\u2026</p>`;
-  const shown = checks.filter((check) => check.verdict !== "OK");
+  const shown = checks.filter((check) => check.verdict !== "ok");
   return html`
     <section aria-label="Findings">
       <p class=${`finding-sum ${shown.length ? "" : "good"}`} role="status">
@@ -54,7 +54,7 @@ export function Findings({ moment, session }) {
 function FindingView({ finding }) {
   const { name, verdict, value, since, reason, advice, page, runbook } = finding;
   return html`
-    <li class=${verdict === "wrong" ? "bad" : "warn"}>
+    <li class=${verdict === "error" ? "bad" : "warn"}>
       <span class="verdict">${verdict}</span>
       <div>
         <p>
