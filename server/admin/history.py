@@ -134,11 +134,12 @@ class HistoryPages:
         if not (is_number and resource.table):
             raise HttpError(400, f"{target.path} has no averages: leave out points.")
         last = tree.snapshot.timestamp if time_range.is_open else time_range.last
-        averages = await self.query_history(
-            lambda history: history.averages(
-                resource, target.id or "", field.name, time_range.first, last, points
-            )
-        )
+
+        def query(history: StatisticsHistory) -> list[tuple[int, float]]:
+            first = time_range.first or next(iter(history.timestamps(limit=1)), 0)
+            return history.averages(resource, target.id or "", field.name, first, last, points)
+
+        averages = await self.query_history(query)
         is_whole = field.type is ColumnType.INTEGER
         return [(at, round(value) if is_whole else value) for at, value in averages]
 

@@ -23,7 +23,7 @@ class TimeRange:
     """A range of time, both ends included, in timestamps of the statistics.
 
     Attributes:
-        first: its beginning.
+        first: its beginning; 0 for that of the samples.
         last: its end.
         points: the maximum number of values, which are averages then; None for all values.
     """
@@ -49,7 +49,7 @@ def read_moments(query: Mapping[str, str]) -> TimeRange | None:
     Raises:
         HttpError: t0 or t1 is no time, or t0 is later than t1, or points is no such number.
     """
-    if "t0" not in query and "t1" not in query:
+    if not query.keys() & {"t0", "t1", "points"}:
         return None
     time_range = TimeRange(
         _read(query, "t0", 0), _read(query, "t1", _MAX_TIMESTAMP), _read_points(query)

@@ -224,6 +224,7 @@ def test_points_bound_a_range_of_a_value(admin: Admin) -> None:
     assert 1 <= len(rows) <= 2
     assert all(row.partition(",")[2].isdigit() for row in rows)
     assert admin.ask(f"{path}?t0=20990101&t1=20990102&points=5").text == ""
+    assert admin.ask(f"{path}?points=1000").text.count("\n") > 1, "it begins with the samples"
 
 
 def test_who_has_gone_is_still_known_over_time(admin: Admin) -> None:
