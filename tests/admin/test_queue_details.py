@@ -107,6 +107,21 @@ def test_the_first_messages_have_their_bodies(tmp_path: Path) -> None:
     assert (found[0]["deliveries"], found[1]["deliveries"]) == ("1", "0")
 
 
+def test_a_request_reads_bodies_up_to_a_total(tmp_path: Path) -> None:
+    with (
+        running_admin(tmp_path, elements=ELEMENTS) as admin,
+        admin.server.log_on("producer") as producer,
+    ):
+        for _ in range(5):
+            producer.send({"c": "publish", "t": "jobs"}, b'"%s"' % (b"x" * 600_000))
+        wait_until(lambda: queue(admin)["depth"] == "5")
+        found = admin.ask("/amps/instance/queues/work!json/messages.json").json["messages"]
+    assert [one["is_omitted"] for one in found] == ["0", "0", "1", "1", "1"]
+    assert found[1]["size"] == "600002"
+    assert found[2].keys() & {"body", "size"} == set()
+    assert found[2]["bookmark"]
+
+
 def test_bodies_need_the_permission_to_read_the_topic(tmp_path: Path) -> None:
     with running_admin(tmp_path, LIMITED, ELEMENTS) as admin:
         assert admin.ask("/amps/instance/queues/work!json/details").status == 200

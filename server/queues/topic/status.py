@@ -31,6 +31,8 @@ _SECOND: Final = 1_000_000
 _MAX_MESSAGES: Final = 1_000
 _MAX_CONSUMERS: Final = 1_000
 _MAX_BODIES: Final = 20
+_MAX_READ_BYTES: Final = 1 << 20
+"""Bytes of bodies that a request reads, on the engine's thread; the last body may go beyond."""
 MAX_BODY_BYTES: Final = 4_096
 """Maximum bytes of a body that are shown."""
 
@@ -77,6 +79,8 @@ def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> 
 def first_messages(topic: QueueTopic, steady_s: SteadySeconds) -> list[dict[str, object]]:
     """Describe the first messages of a queue, with the beginnings of their bodies.
 
+    Beyond a total of bytes, messages have no body, no size and no correlation id (`is_omitted`).
+
     Args:
         topic: the queue.
         steady_s: the time of the steady clock.
@@ -86,19 +90,20 @@ def first_messages(topic: QueueTopic, steady_s: SteadySeconds) -> list[dict[str,
     """
     queue, now = topic.core, int(steady_s * _SECOND)
     entries = queue.lifecycle.entries
-    offsets = list(islice(entries.offsets(), _MAX_BODIES))
-    messages = topic.browser.read(entries.txids(offsets))
-    return [
-        _message_with_body(queue, offset, found, now)
-        for offset, found in zip(offsets, messages, strict=True)
-    ]
+    messages: list[dict[str, object]] = []
+    read_bytes = 0
+    for offset in islice(entries.offsets(), _MAX_BODIES):
+        described = _describe(queue, offset, now)
+        if read_bytes < _MAX_READ_BYTES:
+            (found,) = topic.browser.read(entries.txids([offset]))
+            read_bytes += 0 if found is None else len(found.body)
+            described |= _describe_body(found)
+        messages.append(described | {"is_omitted": int("body" not in described)})
+    return messages
 
 
-def _message_with_body(
-    queue: Queue, offset: int, found: CachedMessage | None, now: int
-) -> dict[str, object]:
+def _describe(queue: Queue, offset: int, now: int) -> dict[str, object]:
     message_status = message(queue, offset)
-    body = b"" if found is None else found.body
     return {
         "bookmark": bookmark_of(queue, offset),
         "state": "" if message_status is None else message_status.state,
@@ -106,6 +111,12 @@ def _message_with_body(
         "deliveries": 0 if message_status is None else message_status.deliveries,
         "cancels": 0 if message_status is None else message_status.cancels,
         "leased_to": "" if message_status is None else message_status.leased_to,
+    }
+
+
+def _describe_body(found: CachedMessage | None) -> dict[str, object]:
+    body = b"" if found is None else found.body
+    return {
         "correlation_id": "" if found is None else found.context.correlation_id or "",
         "is_damaged": int(found is None),
         "size": len(body),

@@ -19,6 +19,9 @@ const PLACE = "amps/instance/queues";
 const MAX_BODY_BYTES = 4_096;
 const MAX_SUMMARY = 80;
 
+/** The first messages are requested once in this time: the server may have to read them from disk. */
+const MESSAGES_INTERVAL_MS = 10_000;
+
 /** Seconds after which the oldest message is late, as among the findings of the overview. */
 const LATE_S = 60;
 
@@ -116,10 +119,16 @@ function Details({ id, type, moment }) {
   const [messages, setMessages] = useState(/** @type {any[]} */ ([]));
   const [problem, setProblem] = useState("");
   const path = `/${PLACE}/${encodeURIComponent(id)}`;
+  const period = Math.floor(Date.now() / MESSAGES_INTERVAL_MS);
   useEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
     readJson(`${path}/details.json`, { signal }).then(setDetails, () => !signal.aborted && setDetails(null));
+    return () => controller.abort();
+  }, [path, moment]);
+  useEffect(() => {
+    const controller = new AbortController();
+    const { signal } = controller;
     readJson(`${path}/messages.json`, { signal }).then(
       (found) => {
         setMessages(found.messages);
@@ -128,7 +137,7 @@ function Details({ id, type, moment }) {
       (error) => !signal.aborted && setProblem(error.message),
     );
     return () => controller.abort();
-  }, [path, moment]);
+  }, [path, period]);
   if (!details) return null;
   const consumers = (details.cursors ?? []).flatMap((/** @type {any} */ cursor) => cursor.cursor_subscriptions);
   const rest = Number(details.depth) - messages.length;
@@ -149,7 +158,7 @@ function Details({ id, type, moment }) {
 
 /** @param {{ message: any, type: string }} props */
 function Message({ message, type }) {
-  const { bookmark, state, age, deliveries, leased_to, correlation_id, size, body } = message;
+  const { bookmark, state, age, deliveries, leased_to, correlation_id = "", size = 0, body = "(not read: the messages before it are large)" } = message;
   const isWhole = Number(size) <= MAX_BODY_BYTES;
   return html`
     <details class="message">
@@ -158,7 +167,7 @@ function Message({ message, type }) {
         <span class="hint">${leased_to ? `leased to ${visible(leased_to)}` : state}, ${duration(age)}</span>
       </summary>
       <p class="hint">${visible(bookmark)}, delivered ${count(deliveries)}\u00d7${correlation_id && `, ${visible(correlation_id)}`}</p>
-      <pre class="body" tabindex="0" aria-label="Body">${visible(isWhole ? formatted(type, body) : body)}</pre>
+      <pre class="body" tabindex="0" aria-label="Body">${visible(isWhole && message.is_omitted === "0" ? formatted(type, body) : body)}</pre>
       ${!isWhole && html`<p class="hint">The first ${bytes(MAX_BODY_BYTES)} of ${bytes(size)}.</p>`}
     </details>
   `;
