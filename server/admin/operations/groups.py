@@ -44,7 +44,7 @@ def groups_of(services: ActionServices, backup_directory: Path) -> list[Operatio
     """Return all groups, also those of which this instance has nothing.
 
     Args:
-        services: the instance, whose topics have been recovered and actions provisioned.
+        services: the instance, with its topics recovered and its actions provisioned.
         backup_directory: the directory that requested backups must be in.
     """
     return [

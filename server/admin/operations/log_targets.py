@@ -24,7 +24,7 @@ _DEFAULT_DURATION: Final = "10m"
 
 
 def log_target_group(levels: LevelOverrides) -> OperationGroup:
-    """Return the targets of the log, whose levels can be set for a time."""
+    """Return the targets of the log; their levels can be set for a time."""
 
     async def set_level(number: str, parameters: OperationParameters) -> str:
         target = levels.targets.get(number)

@@ -103,7 +103,7 @@ _TABLES: Final = _make_tables()
 
 
 class StatisticsAccess(NamedTuple):
-    """Decides who may see statistics on a transport.
+    """Decides which users may see statistics on a transport.
 
     Attributes:
         find_thread: returns the thread of statistics; None if there are none.
