@@ -75,7 +75,7 @@ def queue_group(services: ActionServices) -> OperationGroup:
         )
         return f"{count:,} messages of {name} have been moved to {target.name}."
 
-    at_rest = "messages that no consumer has"
+    unleased = "messages that no consumer has"
     return OperationGroup(
         ("queues",),
         (
@@ -97,12 +97,12 @@ def queue_group(services: ActionServices) -> OperationGroup:
             ),
             AdminOperation(
                 "move",
-                f"move {at_rest} to another queue",
+                f"move {unleased} to another queue",
                 move,
                 required_parameters=("to",),
                 audited_parameters=("to", "filter"),
             ),
-            AdminOperation("purge", f"remove {at_rest}", purge, audited_parameters=("filter",)),
+            AdminOperation("purge", f"remove {unleased}", purge, audited_parameters=("filter",)),
         ),
         lambda: dict.fromkeys(queues, ""),
     )
@@ -136,7 +136,7 @@ async def _process(
     parameters: OperationParameters,
     process: _Process,
 ) -> int:
-    """Process the messages at rest that are in a queue now, in time slices.
+    """Process the unleased messages that are in a queue now, in time slices.
 
     Returns:
         The number of messages that have left the queue.
