@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from actions.runner import ActionError, changed_actions, restart_reason
 from config_schema.spec import ActionSpec
-from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
+from server.app.reload.reloadable_part import (
+    ConfigurationChange,
+    PreparedChange,
+    ReloadRefusedError,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from actions.runner import ActionRunner, PreparedAction
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ActionsReload:
-    """The actions; see `LivePart`.
+    """The actions; see `ReloadablePart`.
 
     Args:
         actions: runs them.
@@ -24,16 +29,16 @@ class ActionsReload:
     def __init__(self, actions: ActionRunner) -> None:
         self._actions = actions
 
-    def check(self, change: SettingChange, case: ReloadCase) -> str | None:
-        """See `LivePart.check`."""
+    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+        """See `ReloadablePart.check`."""
         actions = [part for part in parts_of(change) if isinstance(part, ActionSpec)]
         if not actions:
             return None
         removed, _ = changed_actions(case.old.actions, case.new.actions)
         return next(filter(None, map(restart_reason, (*actions, *removed))), "")
 
-    def prepare(self, case: ReloadCase) -> PreparedChange:
-        """See `LivePart.prepare`."""
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+        """See `ReloadablePart.prepare`."""
         removed, added = changed_actions(case.old.actions, case.new.actions)
         prepared = self._prepare_actions(added)
 

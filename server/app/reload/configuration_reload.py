@@ -2,7 +2,7 @@
 
 The differences are those of `ampServer --diff`. All of them are applied, or none: a difference that
 needs a restart refuses the whole reload, before anything is touched; so does a part that cannot
-prepare its differences (see `live_part.py`).
+prepare its differences (see `reloadable_part.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from server.admin.operations.operation import (
 from server.app.configuration import Configuration, read_configuration
 from server.app.diff import change_title, without_secrets
 from server.app.reload.actions import ActionsReload
-from server.app.reload.live_part import (
-    LivePart,
+from server.app.reload.log_targets import LogTargetsReload
+from server.app.reload.reloadable_part import (
+    ConfigurationChange,
     PreparedChange,
-    ReloadCase,
+    ReloadablePart,
     ReloadRefusedError,
     error_lines,
 )
-from server.app.reload.log_targets import LogTargetsReload
 from server.app.reload.security import SecurityReload
 from server.app.reload.statistics import StatisticsReload
 from server.app.reload.transports import TransportsReload
@@ -96,7 +96,7 @@ class ConfigurationReload:
         running: Configuration,
         defines: Mapping[str, str],
         log: EventLog,
-        parts: Sequence[LivePart],
+        parts: Sequence[ReloadablePart],
         shown: ConfigurationText,
     ) -> None:
         self._running = running
@@ -156,20 +156,20 @@ class ConfigurationReload:
         before, after, running = self._running.settings, read.settings, self._running.spec
         if before is None or after is None or running is None:
             raise AssertionError("the running configuration and this one can be used")
-        case = ReloadCase(running, read.spec, tuple(compare(before, after)))
+        case = ConfigurationChange(running, read.spec, tuple(compare(before, after)))
         if refusals := [line for change in case.changes for line in self._refusals(change, case)]:
             raise ReloadRefusedError("\n".join(refusals))
         secrets = self._running.secrets | read.secrets
         lines = (_line(without_secrets(change, secrets)) for change in case.changes)
         return ReloadPlan(read, tuple(lines), self._prepare(case))
 
-    def _refusals(self, change: SettingChange, case: ReloadCase) -> list[str]:
+    def _refusals(self, change: SettingChange, case: ConfigurationChange) -> list[str]:
         """Return why a difference needs a restart; empty if it does not."""
         reasons = (part.check(change, case) for part in self._parts)
         reason = next((reason for reason in reasons if reason is not None), _reason(change))
         return [_refusal(change, reason)] if reason else []
 
-    def _prepare(self, case: ReloadCase) -> list[PreparedChange]:
+    def _prepare(self, case: ConfigurationChange) -> list[PreparedChange]:
         """Prepare the differences of all parts.
 
         Raises:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Location, Problems
 from config_schema.spec import LogTargetSpec
-from server.app.reload.live_part import (
+from server.app.reload.reloadable_part import (
+    ConfigurationChange,
     PreparedChange,
-    ReloadCase,
     ReloadRefusedError,
     error_lines,
     parts_of,
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from server.log.event_log import EventLog
     from server.log.targets import LogTarget
 
-_NOWHERE: Final = Location("", 0)
+_NO_LOCATION: Final = Location("", 0)
 
 
 class LogTargetsReload:
-    """The targets of the log; see `LivePart`.
+    """The targets of the log; see `ReloadablePart`.
 
     A target stays if it is the same but for its selection and its threshold.
 
@@ -37,12 +37,12 @@ class LogTargetsReload:
     def __init__(self, log: EventLog) -> None:
         self._log = log
 
-    def check(self, change: SettingChange, _case: ReloadCase) -> str | None:
-        """See `LivePart.check`."""
+    def check(self, change: SettingChange, _case: ConfigurationChange) -> str | None:
+        """See `ReloadablePart.check`."""
         return "" if any(isinstance(part, LogTargetSpec) for part in parts_of(change)) else None
 
-    def prepare(self, case: ReloadCase) -> PreparedChange:
-        """See `LivePart.prepare`."""
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+        """See `ReloadablePart.prepare`."""
         specs = case.new.logging
         kept = self._kept_targets(specs)
         problems = Problems()
@@ -69,20 +69,20 @@ class LogTargetsReload:
     def _kept_targets(self, specs: tuple[LogTargetSpec, ...]) -> dict[int, LogTarget]:
         """Return the targets that stay, by the positions of their new specifications."""
         kept: dict[int, LogTarget] = {}
-        for essence in (_without_place, _without_selection):
+        for identity in (_without_location, _without_selection):
             for number, spec in enumerate(specs):
-                alike = (
+                same_target = (
                     target
                     for target in self._log.targets
-                    if target not in kept.values() and essence(target.spec) == essence(spec)
+                    if target not in kept.values() and identity(target.spec) == identity(spec)
                 )
-                if number not in kept and (target := next(alike, None)):
+                if number not in kept and (target := next(same_target, None)):
                     kept[number] = target
         return kept
 
 
-def _without_place(spec: LogTargetSpec) -> LogTargetSpec:
-    return replace(spec, location=_NOWHERE)
+def _without_location(spec: LogTargetSpec) -> LogTargetSpec:
+    return replace(spec, location=_NO_LOCATION)
 
 
 def _without_selection(spec: LogTargetSpec) -> LogTargetSpec:
@@ -94,5 +94,5 @@ def _without_selection(spec: LogTargetSpec) -> LogTargetSpec:
         include_errors=(),
         exclude_errors=(),
         rotation_threshold=None,
-        location=_NOWHERE,
+        location=_NO_LOCATION,
     )

@@ -15,7 +15,12 @@ from actions.reset import reset_entitlement
 from config_schema.spec import AdminSpec, InstanceSpec, ModuleSpec, ModuleUse, TransportSpec
 from config_schema.spec.exposure import accepts_any_client
 from server.admin.audit_events import TRANSPORT as ADMIN
-from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
+from server.app.reload.reloadable_part import (
+    ConfigurationChange,
+    PreparedChange,
+    ReloadRefusedError,
+    parts_of,
+)
 from server.app.wiring.provision_security import security_uses
 from server.app.wiring.sql_transports import SQL_PROTOCOLS
 from server.security import modules
@@ -34,7 +39,7 @@ SECTIONS: Final = ("Authentication", "Entitlement")
 
 
 @dataclass(frozen=True, slots=True)
-class _Owner:
+class _SecuredInterface:
     """A transport, or the admin interface.
 
     Attributes:
@@ -57,7 +62,7 @@ class _Replacement:
 
 
 class SecurityReload:
-    """Authentication and entitlement; see `LivePart`.
+    """Authentication and entitlement; see `ReloadablePart`.
 
     Args:
         engine: has the modules.
@@ -68,20 +73,20 @@ class SecurityReload:
         self._engine = engine
         self._transports = transports
 
-    def check(self, change: SettingChange, case: ReloadCase) -> str | None:
-        """See `LivePart.check`."""
+    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+        """See `ReloadablePart.check`."""
         loaded = [part for part in parts_of(change) if isinstance(part, ModuleSpec)]
         if loaded:
             used = {use.module for spec in (case.old, case.new) for use in security_uses(spec)}
             return "" if any(module.name in used for module in loaded) else None
         if change.key.partition("/")[0] not in SECTIONS:
             return None
-        owners = _owners(case.new).items()
-        reasons = (_reason(name, owner, case) for name, owner in owners)
+        interfaces = _secured_interfaces(case.new).items()
+        reasons = (_reason(name, interface, case) for name, interface in interfaces)
         return next(filter(None, reasons), "")
 
-    def prepare(self, case: ReloadCase) -> PreparedChange:
-        """See `LivePart.prepare`."""
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+        """See `ReloadablePart.prepare`."""
         files = self._engine.security_switches.users_files
         uses = files.uses()
         try:
@@ -99,38 +104,38 @@ class SecurityReload:
 
         return PreparedChange(apply)
 
-    def _make_replacements(self, case: ReloadCase) -> Iterator[_Replacement]:
+    def _make_replacements(self, case: ConfigurationChange) -> Iterator[_Replacement]:
         """Make the modules of all transports that have others than before.
 
         Raises:
             SecurityError: a module cannot be made.
         """
-        old, new = _owners(case.old), _owners(case.new)
+        old, new = _secured_interfaces(case.old), _secured_interfaces(case.new)
         switches, settings = self._engine.security_switches, self._engine.settings
         for security in switches.transports:
             name = security.transport
             before, after = old.get(name), new.get(name)
             if before is None or after is None:
                 continue
-            differs, entitled_otherwise = (
+            differs, entitlement_differs = (
                 one != other
                 for one, other in zip(
                     _modules_of(case.old, before), _modules_of(case.new, after), strict=True
                 )
             )
             switches.users_files.release(
-                name, authentication=differs, entitlement=entitled_otherwise
+                name, authentication=differs, entitlement=entitlement_differs
             )
             services = switches.module_services(
                 name, case.new.modules, settings.functions, self._engine.log
             )
             use = after.authentication
-            if differs or entitled_otherwise:
+            if differs or entitlement_differs:
                 yield _Replacement(
                     security,
                     modules.make_authenticator(use, services) if differs else None,
                     modules.make_entitlement(after.entitlement, services)
-                    if entitled_otherwise
+                    if entitlement_differs
                     else None,
                     DEFAULT if use is None else use.module,
                 )
@@ -152,30 +157,30 @@ class SecurityReload:
             reset_entitlement(self._engine, name)
 
 
-def _owners(spec: InstanceSpec) -> dict[str, _Owner]:
+def _secured_interfaces(spec: InstanceSpec) -> dict[str, _SecuredInterface]:
     """Return the transports and the admin interface with their modules, by name."""
     parts: dict[str, TransportSpec | AdminSpec] = {one.name: one for one in spec.transports}
     if spec.admin is not None:
         parts[ADMIN] = spec.admin
     return {
-        name: _Owner(
+        name: _SecuredInterface(
             part.authentication or spec.authentication, part.entitlement or spec.entitlement
         )
         for name, part in parts.items()
     }
 
 
-def _meaning(spec: InstanceSpec, use: ModuleUse | None) -> Hashable:
-    """Return a value that is equal for modules that decide alike."""
+def _comparison_key(spec: InstanceSpec, use: ModuleUse | None) -> Hashable:
+    """Return a value that is equal for modules that decide in the same way."""
     if use is None:
         return None
     loaded = (module for module in spec.modules if module.name == use.module)
     return use.meaning, tuple((module.library, module.options.meaning) for module in loaded)
 
 
-def _reason(name: str, after: _Owner, case: ReloadCase) -> str:
+def _reason(name: str, after: _SecuredInterface, case: ConfigurationChange) -> str:
     """Return why other modules of a transport or the admin interface need a restart; "" if not."""
-    before = _owners(case.old).get(name)
+    before = _secured_interfaces(case.old).get(name)
     if before is None or _modules_of(case.old, before) == _modules_of(case.new, after):
         return ""
     modules = {protocol.name: protocol.module for protocol in case.new.protocols}
@@ -192,14 +197,15 @@ def _reason(name: str, after: _Owner, case: ReloadCase) -> str:
     return ""
 
 
-def _modules_of(spec: InstanceSpec, owner: _Owner) -> tuple[Hashable, Hashable]:
-    return _meaning(spec, owner.authentication), _meaning(spec, owner.entitlement)
+def _modules_of(spec: InstanceSpec, interface: _SecuredInterface) -> tuple[Hashable, Hashable]:
+    authentication, entitlement = interface.authentication, interface.entitlement
+    return _comparison_key(spec, authentication), _comparison_key(spec, entitlement)
 
 
-def _checks_of(owner: _Owner) -> tuple[bool, bool, bool]:
+def _checks_of(interface: _SecuredInterface) -> tuple[bool, bool, bool]:
     """Return whether credentials are not checked, and whether there are modules at all."""
     return (
-        accepts_any_client(owner.authentication),
-        owner.authentication is None,
-        owner.entitlement is None,
+        accepts_any_client(interface.authentication),
+        interface.authentication is None,
+        interface.entitlement is None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from config_schema.spec import AdminSpec
-from server.app.reload.live_part import PreparedChange, ReloadCase, parts_of
+from server.app.reload.reloadable_part import ConfigurationChange, PreparedChange, parts_of
 
 if TYPE_CHECKING:
     from config_schema.settings import SettingChange
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StatisticsReload:
-    """The interval of statistics; see `LivePart`.
+    """The interval of statistics; see `ReloadablePart`.
 
     Args:
         statistics: the collector and its thread.
@@ -22,13 +22,13 @@ class StatisticsReload:
     def __init__(self, statistics: StatisticsService) -> None:
         self._statistics = statistics
 
-    def check(self, change: SettingChange, _case: ReloadCase) -> str | None:
-        """See `LivePart.check`."""
+    def check(self, change: SettingChange, _case: ConfigurationChange) -> str | None:
+        """See `ReloadablePart.check`."""
         is_admin = any(isinstance(part, AdminSpec) for part in parts_of(change))
         return "" if is_admin and change.key == "Interval" else None
 
-    def prepare(self, case: ReloadCase) -> PreparedChange:
-        """See `LivePart.prepare`."""
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+        """See `ReloadablePart.prepare`."""
 
         async def apply() -> None:
             old, new = case.old.admin, case.new.admin

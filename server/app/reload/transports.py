@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.compile.transports import TLS_ELEMENTS
 from config_schema.spec import ProtocolSpec, TransportSpec
-from server.app.reload.live_part import PreparedChange, ReloadCase, ReloadRefusedError, parts_of
+from server.app.reload.reloadable_part import (
+    ConfigurationChange,
+    PreparedChange,
+    ReloadRefusedError,
+    parts_of,
+)
 from server.app.reload.security import SECTIONS
 from server.app.wiring.sql_transports import SQL_PROTOCOLS
 from server.topics.subscriptions.limits.client_limits import has_own_pool
@@ -28,7 +33,7 @@ _LIMITS: Final = (
 
 
 class TransportsReload:
-    """The transports; see `LivePart`.
+    """The transports; see `ReloadablePart`.
 
     Args:
         transports: the transports.
@@ -39,8 +44,8 @@ class TransportsReload:
         self._transports = transports
         self._certificate_check = certificate_check
 
-    def check(self, change: SettingChange, case: ReloadCase) -> str | None:
-        """See `LivePart.check`."""
+    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+        """See `ReloadablePart.check`."""
         if len(change.entries) == 1 and change.key in _LIMITS:
             return ""
         protocols = set(_base_protocols(change, case))
@@ -50,8 +55,8 @@ class TransportsReload:
             return "SQL is prepared at the start"
         return ""
 
-    def prepare(self, case: ReloadCase) -> PreparedChange:
-        """See `LivePart.prepare`."""
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+        """See `ReloadablePart.prepare`."""
         replaced, secured = _replaced_names(case), _secured_names(case)
         try:
             prepared = self._transports.prepare(case.new, replaced, secured)
@@ -84,7 +89,7 @@ def _is_live(change: SettingChange) -> bool:
     return change.key in TLS_ELEMENTS and old.tls is not None and new.tls is not None
 
 
-def _replaced_names(case: ReloadCase) -> set[str]:
+def _replaced_names(case: ConfigurationChange) -> set[str]:
     """Return the transports of both configurations that are closed and opened anew."""
     protocols = {
         part.name
@@ -99,7 +104,7 @@ def _replaced_names(case: ReloadCase) -> set[str]:
     return names
 
 
-def _secured_names(case: ReloadCase) -> set[str]:
+def _secured_names(case: ConfigurationChange) -> set[str]:
     """Return the transports with other settings of TLS."""
     return {
         name
@@ -113,7 +118,7 @@ def _transport_names(change: SettingChange) -> set[str]:
     return {part.name for part in parts_of(change) if isinstance(part, TransportSpec)}
 
 
-def _base_protocols(change: SettingChange, case: ReloadCase) -> Iterator[str]:
+def _base_protocols(change: SettingChange, case: ConfigurationChange) -> Iterator[str]:
     """Yield the built-in protocols of the transport or protocol that a difference is of."""
     modules = {
         protocol.name: protocol.module for protocol in (*case.old.protocols, *case.new.protocols)

@@ -24,7 +24,7 @@ class ReloadRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ReloadCase:
+class ConfigurationChange:
     """A reload.
 
     Attributes:
@@ -53,10 +53,10 @@ class PreparedChange:
     remarks: tuple[str, ...] = ()
 
 
-class LivePart(Protocol):
+class ReloadablePart(Protocol):
     """A part of the instance that takes differences while it runs."""
 
-    def check(self, change: SettingChange, case: ReloadCase) -> str | None:
+    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
         """Return why a difference needs a restart: "" if it does not, None if it is of no concern.
 
         Args:
@@ -64,7 +64,7 @@ class LivePart(Protocol):
             case: the reload.
         """
 
-    def prepare(self, case: ReloadCase) -> PreparedChange:
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
         """Prepare the differences that this part takes; all differences have been checked.
 
         Raises:
