@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ import pytest
 
 from tests.admin.support import Admin, running_admin
 from tests.cli.reload_support import edit, refused, reloaded
+from tests.cli.test_ctl import ctl
 from tests.security.users import MODULES, USERS, may_log_on, try_to_log_on, write_users
 from tests.support.raw import RawPeer
 from tests.support.server import free_port
@@ -99,6 +101,91 @@ def test_another_file_of_users_is_used_and_watched(admin: Admin, tmp_path: Path)
         assert admin.server.logs("file of users other/users.toml reloaded")
         wait_until(lambda: may_log_on(admin.server, "bob", "bob"))
         assert may_publish(ann, "orders")
+
+
+REMOVED: Final = re.compile(r"file of users (\S+) reloaded: .*, [1-9]\d* removed")
+
+
+def without_bob(directory: Path) -> None:
+    """Remove a user from a file."""
+    write_users(directory, USERS.partition("[users.bob]")[0])
+
+
+def test_users_of_an_added_transport_are_disconnected_when_removed(
+    admin: Admin, tmp_path: Path
+) -> None:
+    secure(admin)
+    port = free_port()
+    address = f"<InetAddr>127.0.0.1:{port}</InetAddr><Protocol>amps</Protocol>"
+    more = transport("more", "tcp", address + FOR_TRANSPORT)
+    edit(admin, "</Transports>", f"{more}</Transports>")
+    reloaded(admin)
+    with RawPeer(port) as bob, logged_on(admin, "bob") as elsewhere:
+        assert try_to_log_on(bob, "bob", "bob")["status"] == "success"
+        without_bob(tmp_path)
+        assert bob.is_disconnected()
+        assert elsewhere.is_disconnected()
+
+
+def test_files_that_no_transport_uses_are_read_no_more(admin: Admin, tmp_path: Path) -> None:
+    secure(admin)
+    for name in ("planned", "refused", "replaced"):
+        (tmp_path / name).mkdir()
+        write_users(tmp_path / name)
+    edit(admin, "users.toml", "replaced/users.toml")
+    reloaded(admin)
+    edit(admin, "replaced/users.toml", "planned/users.toml")
+    assert ctl(admin, "reload", "--dry-run").returncode == 0
+    edit(admin, "planned/users.toml", "refused/users.toml")
+    edit(admin, "</Transports>", f"{unusable()}</Transports>")
+    refused(admin)
+    edit(admin, unusable(), "")
+    edit(admin, "refused/users.toml", "users.toml")
+    reloaded(admin)
+    for name in ("planned", "refused", "replaced"):
+        without_bob(tmp_path / name)
+    assert may_log_on(admin.server, "bob", "bob")
+    without_bob(tmp_path)
+    assert admin.server.waits_for(lambda log: REMOVED.search(log) is not None)
+    assert REMOVED.findall(admin.server.log()) == ["users.toml"]
+
+
+def unusable() -> str:
+    """A transport whose address this machine does not have."""
+    address = "<InetAddr>192.0.2.1:9</InetAddr><Protocol>amps</Protocol>"
+    return transport("unusable", "tcp", address)
+
+
+FUNCTIONS: Final = """
+<Modules><Module>
+  <Name>ours</Name><Library>./ours.py</Library><Options><Key>one</Key></Options>
+</Module></Modules>
+<UserDefinedFunctions><Function>
+  <Name>TWICE</Name><Module>ours</Module><Symbol>twice</Symbol><ParameterCount>1</ParameterCount>
+</Function></UserDefinedFunctions>
+"""
+LIBRARY: Final = """
+def twice(number):
+    return number * 2
+
+class Door:
+    async def authenticate(self, credentials, previous):
+        raise LookupError("not used")
+
+def create_authentication(name, options):
+    return Door()
+"""
+
+
+def test_a_module_that_is_used_for_more_than_security_needs_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "ours.py").write_text(LIBRARY)
+    with running_admin(tmp_path, elements=FUNCTIONS) as admin:
+        edit(admin, END, f"{END}<Authentication><Module>ours</Module></Authentication>")
+        reloaded(admin)
+        edit(admin, "<Key>one</Key>", "<Key>two</Key>")
+        said = refused(admin)
+        assert "Modules/Module ours: " in said
+        assert "modules are loaded at the start" in said
 
 
 def test_what_is_decided_at_the_start_is_refused(admin: Admin) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from actions.reset import reset_entitlement
@@ -21,7 +22,11 @@ from server.app.reload.reloadable_part import (
     ReloadRefusedError,
     parts_of,
 )
-from server.app.wiring.provision_security import security_uses
+from server.app.wiring.provision_security import (
+    other_modules,
+    security_uses,
+    users_file_uses,
+)
 from server.app.wiring.sql_transports import SQL_PROTOCOLS
 from server.security import modules
 from server.security.modules import DEFAULT
@@ -77,8 +82,10 @@ class SecurityReload:
         """See `ReloadablePart.check`."""
         loaded = [part for part in parts_of(change) if isinstance(part, ModuleSpec)]
         if loaded:
-            used = {use.module for spec in (case.old, case.new) for use in security_uses(spec)}
-            return "" if any(module.name in used for module in loaded) else None
+            specs = (case.old, case.new)
+            used = {use.module for spec in specs for use in security_uses(spec)}
+            used -= {name for spec in specs for name in other_modules(spec)}
+            return "" if all(module.name in used for module in loaded) else None
         if change.key.partition("/")[0] not in SECTIONS:
             return None
         interfaces = _secured_interfaces(case.new).items()
@@ -88,21 +95,22 @@ class SecurityReload:
     def prepare(self, case: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
         files = self._engine.security_switches.users_files
-        uses = files.uses()
+        discard = partial(files.set_uses, users_file_uses(case.old))
         try:
             replacements = list(self._make_replacements(case))
-            new_uses = files.uses()
         except modules.SecurityError as error:
+            discard()
             raise ReloadRefusedError(str(error)) from None
-        finally:
-            files.set_uses(uses)
+        except BaseException:
+            discard()
+            raise
 
         async def apply() -> None:
-            files.set_uses(new_uses)
             for replacement in replacements:
                 self._apply(replacement)
+            files.set_uses(users_file_uses(case.new))
 
-        return PreparedChange(apply)
+        return PreparedChange(apply, discard)
 
     def _make_replacements(self, case: ConfigurationChange) -> Iterator[_Replacement]:
         """Make the modules of all transports that have others than before.
@@ -122,9 +130,6 @@ class SecurityReload:
                 for one, other in zip(
                     _modules_of(case.old, before), _modules_of(case.new, after), strict=True
                 )
-            )
-            switches.users_files.release(
-                name, authentication=differs, entitlement=entitlement_differs
             )
             services = switches.module_services(
                 name, case.new.modules, settings.functions, self._engine.log

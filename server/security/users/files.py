@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 UserDisconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
 """Disconnects users (second) from transports (first), and ends their cookies."""
 
-FileUses: TypeAlias = Mapping[str, tuple[frozenset[str], frozenset[str]]]
+FileUses: TypeAlias = Mapping[str, tuple[Collection[str], Collection[str]]]
 """The transports that use files for authentication (first) and entitlement, by path."""
 
 
@@ -69,6 +69,8 @@ class UsersFile:
         self._worker = worker
         self._log = log
         self._disconnect: UserDisconnect | None = None
+        self._end_watch: Callable[[], None] = lambda: None
+        self._is_closed = False
         self._is_reading = False
         self._has_changed = False
         problems = Problems()
@@ -95,7 +97,21 @@ class UsersFile:
     def watch(self, file_watch: FileWatch, disconnect: UserDisconnect) -> None:
         """Read the file again whenever it changes."""
         self._disconnect = disconnect
-        file_watch.watch(Path(self.path), lambda _change: self.reload(), with_mode=True)
+        self._end_watch = file_watch.watch(
+            Path(self.path), lambda _change: self.reload(), with_mode=True
+        )
+
+    def close(self) -> None:
+        """Read the file no more."""
+        self._is_closed = True
+        self._end_watch()
+
+    def set_transports(self, authenticated: Collection[str], entitled: Collection[str]) -> None:
+        """Replace the transports that use the file."""
+        self.authenticated_transports.clear()
+        self.authenticated_transports.update(authenticated)
+        self.entitled_transports.clear()
+        self.entitled_transports.update(entitled)
 
     def reload(self) -> None:
         """Read the file again; during a read, once more after it."""
@@ -119,6 +135,8 @@ class UsersFile:
     def _on_loaded(self, answer: tuple[Users | None, Problems]) -> None:
         users, problems = answer
         self._is_reading = False
+        if self._is_closed:
+            return
         self._log_warnings(problems)
         if users is not None:
             self._replace_users(users)
@@ -189,29 +207,13 @@ class UsersFiles:
         for file in self._files.values():
             self._watch(file)
 
-    def uses(self) -> FileUses:
-        """Return the transports that use each file, to be restored."""
-        return {
-            path: (frozenset(file.authenticated_transports), frozenset(file.entitled_transports))
-            for path, file in self._files.items()
-        }
-
     def set_uses(self, uses: FileUses) -> None:
-        """Restore the transports that use each file."""
-        for path, file in self._files.items():
-            authenticated, entitled = uses.get(path, (frozenset(), frozenset()))
-            file.authenticated_transports.clear()
-            file.authenticated_transports.update(authenticated)
-            file.entitled_transports.clear()
-            file.entitled_transports.update(entitled)
-
-    def release(self, transport: str, *, authentication: bool, entitlement: bool) -> None:
-        """Forget that a transport uses files, for authentication, entitlement, or both."""
-        for file in self._files.values():
-            if authentication:
-                file.authenticated_transports.discard(transport)
-            if entitlement:
-                file.entitled_transports.discard(transport)
+        """Set the transports that use each file, and close files that none uses."""
+        for path, file in list(self._files.items()):
+            authenticated, entitled = uses.get(path, ((), ()))
+            file.set_transports(authenticated, entitled)
+            if not authenticated and not entitled:
+                self._files.pop(path).close()
 
 
 def _summary(problems: Problems) -> str:
