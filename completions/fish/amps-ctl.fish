@@ -57,7 +57,7 @@ complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l user -x -d 'as w
 complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
 complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
 complete -c amps-ctl -n '__fish_seen_subcommand_from reload' -l dry-run -d 'show the differences, and apply nothing'
-complete -c amps-ctl -f -n __fish_use_subcommand -a rolling-restart -d 'Restart instances of a mesh one after the other, and stop at the first doubt.'
+complete -c amps-ctl -f -n __fish_use_subcommand -a rolling-restart -d 'Restart instances of a mesh one after the other, and stop at the first failure.'
 complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -f
 complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -s h -l help -d 'show this help message and exit'
 complete -c amps-ctl -n '__fish_seen_subcommand_from rolling-restart' -l json -d 'print a JSON object'

@@ -127,7 +127,7 @@ def _refuse_wrong_count(
     if takes_names and not names:
         parser.error(f"{verb} needs a {noun.metavar or 'PATH'}")
     if verb == "move" and len(names) != len(("from", "to")):
-        parser.error(f"{verb} needs two names, QUEUE and QUEUE")
+        parser.error(f"{verb} needs QUEUE and TARGET")
     if names and not takes_names:
         parser.error(f"{verb} takes no names: {' '.join(names)}")
 
@@ -226,8 +226,8 @@ def _rolling_restart(
         options.restart_command, options.drain_timeout, options.timeout, options.replication
     )
     show = partial(_put_progress, as_json=options.json)
-    instances = find_instances(options.names, instance.url, read_login(options))
-    results = list(RollingRestart(instances, settings, show).run())
+    instances, others = find_instances(options.names, instance.url, read_login(options))
+    results = list(RollingRestart(instances, others, settings, show).run())
     return _print_results(results, as_json=options.json)
 
 
@@ -324,7 +324,7 @@ def _add_reload(commands: argparse._SubParsersAction[CommandLineParser]) -> None
 
 
 def _add_rolling_restart(commands: argparse._SubParsersAction[CommandLineParser]) -> None:
-    help_text = "restart instances of a mesh one after the other, and stop at the first doubt"
+    help_text = "restart instances of a mesh one after the other, and stop at the first failure"
     parser = _add_command(commands, "rolling-restart", None, help_text)
     parser.set_defaults(
         execute=partial(_rolling_restart, parser), takes_names=True, takes_addresses=True

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import pytest
 
 from tests.admin.support import Admin, running_admin
-from tests.cli.test_ctl import ctl, results
+from tests.cli.test_ctl import ctl, results, run_ctl
 from tests.support.queues import bookmarks, consume, numbers, put, take
 from tests.support.quick import quick_command
 from tests.support.raw import RawPeer
@@ -215,6 +218,53 @@ def test_an_instance_without_a_log_is_drained(tmp_path: Path) -> None:
         assert ctl(admin, "drain").returncode == 0
         assert admin.server.process.wait(WAIT_SECONDS) == 0
         assert client.is_disconnected()
+
+
+class ScriptedAdmin(BaseHTTPRequestHandler):
+    """Answers as the admin interface of an instance does that is drained: state by state."""
+
+    states: ClassVar[list[str | int]] = []
+
+    def do_POST(self) -> None:
+        self.answer({"instance": {"begin": "The drain has begun."}})
+
+    def do_GET(self) -> None:
+        state = self.states.pop(0)
+        if isinstance(state, int):
+            self.send_error(state)
+        else:
+            self.answer([{"id": "instance", "name": state}])
+
+    def answer(self, value: object) -> None:
+        body = json.dumps({"amps": {"administrator": {"drain": value}}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Log nothing."""
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (["drained", 503, 401, "drained", 503, "serving"], "The instance has stopped."),
+        (["draining: queue work", "serving"], "another process of the instance serves"),
+    ],
+)
+def test_only_another_process_or_a_closed_connection_is_a_stop(
+    states: list[str | int], said: str
+) -> None:
+    """A refusal, or no answer in time, is none; a supervisor may start the next process at once."""
+    ScriptedAdmin.states = list(states)
+    with ThreadingHTTPServer(("127.0.0.1", 0), ScriptedAdmin) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = run_ctl("drain", "--url", f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert said in done.stdout + done.stderr
+    assert done.returncode == (5 if done.stderr else 0)
+    assert ScriptedAdmin.states == []
 
 
 @pytest.mark.parametrize("words", ["--timeout long", "--timeout -1s"])

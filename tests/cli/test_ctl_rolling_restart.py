@@ -15,8 +15,10 @@ from typing import Final
 
 import pytest
 
-from tests.admin.support import Admin
+from tests.admin.support import Admin, running_admin
 from tests.cli.test_ctl import run_ctl
+from tests.cli.test_ctl_drain import LOG, QUEUE
+from tests.security.users import MODULES, write_users
 from tests.support.queues import consume, numbers, put, take
 from tests.support.quick import quick_command
 from tests.support.server import CONFIGURATION, free_port, running_configuration
@@ -169,3 +171,27 @@ def test_what_cannot_be_restarted_is_refused(
     done = mesh.ctl(*words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
+
+
+READER: Final = """
+[users.carol]
+password = "CAROL"
+admin = [
+    {{ topic = "^/(amps/mesh|readyz)", read = true }},
+    {{ topic = "^/amps/instance($|/name|/{permitted})", read = true }},
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("permitted", "missing"), [("queues", "replication"), ("replication", "queues")]
+)
+def test_a_missing_permission_is_named(tmp_path: Path, permitted: str, missing: str) -> None:
+    write_users(tmp_path, READER.format(permitted=permitted))
+    basic = '<WWWAuthenticate>Basic realm="test"</WWWAuthenticate>'
+    with running_admin(tmp_path, basic, elements=LOG + QUEUE + MODULES) as admin:
+        url = f"http://127.0.0.1:{admin.port}"
+        account = {"AMPS_ADMIN_USER": "carol", "AMPS_ADMIN_PASSWORD": "carol"}
+        done = run_ctl("rolling-restart", url, **account)
+        assert done.returncode == 1
+        assert f"the user lacks the permission to read /amps/instance/{missing}" in done.stderr

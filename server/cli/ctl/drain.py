@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from server.cli.ctl.execution import CtlResult, execute_operation
-from server.cli.ctl.instance import CtlError, CtlInstance, CtlStatus
+from server.cli.ctl.instance import CtlError, CtlInstance, CtlStatus, NoInstanceError
 
 _PATH: Final = ("drain",)
 _INSTANCE: Final = (*_PATH, "instance")
@@ -15,6 +15,8 @@ _POLL_INTERVAL_S: Final = 0.2
 _STOP_TIMEOUT_S: Final = 120.0
 """Seconds that a drained instance may take to stop."""
 
+_SERVING: Final = "serving"
+"""The state of a process in which no drain has begun."""
 _DRAINED: Final = "drained"
 _STOPPING: Final = "stopping"
 _NOT_DRAINED: Final = "not drained"
@@ -52,6 +54,9 @@ def drain(
             show(state)
             last = state
         word = state.partition(":")[0]
+        if word == _SERVING:
+            text = "another process of the instance serves, and the result of the drain is unknown"
+            raise CtlError(text, CtlStatus.UNKNOWN)
         if word == _NOT_DRAINED:
             return CtlResult("", f"the instance is {state}", CtlStatus.REFUSED)
         if word in (_DRAINED, _STOPPING):
@@ -65,16 +70,26 @@ def drain(
 
 
 def _wait_for_stop(instance: CtlInstance) -> None:
-    """Wait until an instance does not answer any more.
+    """Wait until the process of a drained instance has ended.
+
+    A process that has been drained serves no more: one that does is another.
 
     Raises:
-        CtlError: it answers for too long.
+        CtlError: that takes too long, or cannot be seen.
     """
     deadline = time.monotonic() + _STOP_TIMEOUT_S
+    reason = ""
     while time.monotonic() < deadline:
         try:
-            instance.list_entries(_PATH)
-        except CtlError:
+            state = instance.list_entries(_PATH)[0].name
+        except NoInstanceError:
             return
+        except CtlError as error:
+            reason = f": {error}"
+        else:
+            reason = ""
+            if state.partition(":")[0] not in (_DRAINED, _STOPPING):
+                return
         time.sleep(_POLL_INTERVAL_S)
-    raise CtlError("the instance is drained and has not stopped yet", CtlStatus.UNKNOWN)
+    text = f"the instance is drained and is not seen to stop{reason}"
+    raise CtlError(text, CtlStatus.UNKNOWN)

@@ -44,6 +44,10 @@ class CtlError(Exception):
         self.status: Final = status
 
 
+class NoInstanceError(CtlError):
+    """Nothing listens at the address, or the connection was closed: the process may have ended."""
+
+
 class CtlEntry(NamedTuple):
     """One entry of a list.
 
@@ -135,7 +139,8 @@ class CtlInstance:
         if not error.status:
             advice = f" ({error.advice})" if error.advice else ""
             status = unknown_or_none if error.is_sent else CtlStatus.NO_ANSWER
-            return CtlError(f"{self.url}: {error}{advice}", status)
+            kind = NoInstanceError if error.is_closed else CtlError
+            return kind(f"{self.url}: {error}{advice}", status)
         if error.status == _UNAUTHORIZED:
             return CtlError("the credentials are missing or refused", CtlStatus.NO_ANSWER)
         # an answer that is no JSON, an operation that goes on, or no answer in time

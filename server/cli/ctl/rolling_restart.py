@@ -1,4 +1,4 @@
-"""Restarts the instances of a mesh one after the other, and stops at the first doubt.
+"""Restarts the instances of a mesh one after the other, and stops at the first failure.
 
 An instance is drained, and started again by a command or by its supervisor. The next one follows
 when all instances are ready, no destination is behind, and queues have no more messages without an
@@ -62,8 +62,10 @@ class _Sample(NamedTuple):
     owned: Counter[str]
 
 
-def find_instances(names: Sequence[str], url: str, login: AdminLogin) -> dict[str, CtlInstance]:
-    """Return instances by their names.
+def find_instances(
+    names: Sequence[str], url: str, login: AdminLogin
+) -> tuple[dict[str, CtlInstance], dict[str, CtlInstance]]:
+    """Return the named instances, and the others of the mesh with an admin interface, by name.
 
     Args:
         names: their names in the mesh, or addresses of their admin interfaces.
@@ -73,16 +75,14 @@ def find_instances(names: Sequence[str], url: str, login: AdminLogin) -> dict[st
     Raises:
         CtlError: one does not answer or is not known, or is named twice.
     """
-    known: dict[str, str] = {}
-    if not all(map(is_address, names)):
-        mesh = CtlInstance(url, login).get_document("/amps/mesh/instances.json")
-        known = {
-            entry["name"]: url
-            if int(entry["is_this"])
-            else f"{entry['admin_scheme'] or 'http'}://{entry['admin_addr']}"
-            for entry in mesh["amps"]["mesh"]["instances"]
-            if entry["admin_addr"] or int(entry["is_this"])
-        }
+    mesh = CtlInstance(url, login).get_document("/amps/mesh/instances.json")
+    known = {
+        entry["name"]: url
+        if int(entry["is_this"])
+        else f"{entry['admin_scheme'] or 'http'}://{entry['admin_addr']}"
+        for entry in mesh["amps"]["mesh"]["instances"]
+        if entry["admin_addr"] or int(entry["is_this"])
+    }
     instances: dict[str, CtlInstance] = {}
     for name in names:
         address = name if is_address(name) else known.get(name)
@@ -95,7 +95,12 @@ def find_instances(names: Sequence[str], url: str, login: AdminLogin) -> dict[st
         if actual in instances:
             raise CtlError(f"{actual} is named twice", CtlStatus.REFUSED)
         instances[actual] = instance
-    return instances
+    others = {
+        name: CtlInstance(address, login)
+        for name, address in known.items()
+        if name not in instances
+    }
+    return instances, others
 
 
 def is_address(name: str) -> bool:
@@ -108,6 +113,7 @@ class RollingRestart:
 
     Args:
         instances: the instances, by name, in the order of their restarts.
+        others: the other instances of the mesh, which own messages as well.
         settings: how they are restarted.
         show: takes lines of progress.
     """
@@ -115,25 +121,30 @@ class RollingRestart:
     def __init__(
         self,
         instances: Mapping[str, CtlInstance],
+        others: Mapping[str, CtlInstance],
         settings: RollingRestartSettings,
         show: Callable[[str], None],
     ) -> None:
         self._instances = instances
+        self._others = others
         self._settings = settings
         self._show = show
 
     def run(self) -> Iterator[CtlResult]:
-        """Restart the instances; yield the result of each, also of those that are left out."""
-        has_doubt = False
+        """Restart the instances, and yield the result of each.
+
+        After a failure the others are left out, with the status of the failure.
+        """
+        failure: CtlStatus | None = None
         for name in self._instances:
-            if has_doubt:
-                yield CtlResult(name, "it has not been restarted", CtlStatus.REFUSED)
+            if failure is not None:
+                yield CtlResult(name, "it has not been restarted", failure)
                 continue
             begun = time.monotonic()
             try:
                 self._restart(name)
             except CtlError as error:
-                has_doubt = True
+                failure = error.status
                 yield CtlResult(name, str(error), error.status)
             else:
                 seconds = round(time.monotonic() - begun)
@@ -143,13 +154,13 @@ class RollingRestart:
         """Restart an instance, and wait until all is as before.
 
         Raises:
-            CtlError: there is a doubt. The text says what has been done.
+            CtlError: it failed. The text says how far it has come.
         """
         samples = self._read_samples()
         if problems := _problems(samples):
             text = f"it has not been restarted: {_listed(problems)}"
             raise CtlError(text, CtlStatus.NOT_READY)
-        unowned = _unowned(samples)
+        unowned = self._unowned(samples)
         self._drain(name)
         if self._settings.command:
             self._run_command(name)
@@ -196,7 +207,7 @@ class RollingRestart:
             samples = self._read_samples()
             problems = _problems(samples) or [
                 f"{count} messages of queue {queue} have no owner"
-                for queue, count in (_unowned(samples) - unowned).items()
+                for queue, count in (self._unowned(samples) - unowned).items()
             ]
             if problems:
                 first_uptimes = {}
@@ -220,20 +231,46 @@ class RollingRestart:
             for name, instance in self._instances.items()
         }
 
+    def _unowned(self, samples: Mapping[str, _Sample]) -> Counter[str]:
+        """Return how many messages of each queue no instance of the mesh owns."""
+        others = (_read_sample(other, self._settings.scope) for other in self._others.values())
+        mesh = [*samples.values(), *others]
+        owned = sum((sample.owned for sample in mesh), Counter[str]())
+        depths = Counter[str]()
+        for sample in mesh:
+            depths |= sample.depths  # the largest: all have the messages of a shared queue
+        return depths - owned
+
 
 def _read_sample(instance: CtlInstance, scope: str) -> _Sample:
-    """Return the state of an instance; one that does not answer has that problem."""
+    """Return the state of an instance; one that does not answer has that problem.
+
+    Raises:
+        CtlError: the user lacks a permission.
+    """
     depths, owned = Counter[str](), Counter[str]()
     try:
         ready = instance.get_document(f"/readyz.json?replication={scope}")
         tree = instance.get_document("/amps/instance.json")["amps"]["instance"]
     except CtlError as error:
         return _Sample("", [str(error)], depths, owned)
-    for queue in tree.get("queues", ()):
+    problems = [*_failed_checks(ready), *_late_destinations(tree, scope)]
+    for queue in _part(tree, "queues"):
         depths[queue["id"]] = int(queue["queue_depth"])
         owned[queue["id"]] = int(queue["owned"])
-    problems = [*_failed_checks(ready), *_late_destinations(tree, scope)]
     return _Sample(str(tree["uptime"]), problems, depths, owned)
+
+
+def _part(tree: Mapping[str, Any], name: str) -> Any:
+    """Return a part of an instance.
+
+    Raises:
+        CtlError: it is missing, because the user may not read it.
+    """
+    if name not in tree:
+        text = f"the user lacks the permission to read /amps/instance/{name}"
+        raise CtlError(text, CtlStatus.REFUSED)
+    return tree[name]
 
 
 def _failed_checks(ready: Mapping[str, Any]) -> Iterator[str]:
@@ -243,7 +280,7 @@ def _failed_checks(ready: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _late_destinations(tree: Mapping[str, Any], scope: str) -> Iterator[str]:
-    for destination in tree.get("replication", ()):
+    for destination in _part(tree, "replication"):
         counts = scope == "all" or destination["replication_type"] == scope
         if counts and float(destination["seconds_behind"]):
             yield f"destination {destination['name']} is behind"
@@ -251,15 +288,6 @@ def _late_destinations(tree: Mapping[str, Any], scope: str) -> Iterator[str]:
 
 def _problems(samples: Mapping[str, _Sample]) -> list[str]:
     return [f"{name}: {text}" for name, sample in samples.items() for text in sample.problems]
-
-
-def _unowned(samples: Mapping[str, _Sample]) -> Counter[str]:
-    """Return how many messages of each queue none of the instances owns."""
-    owned = sum((sample.owned for sample in samples.values()), Counter[str]())
-    depths = Counter[str]()
-    for sample in samples.values():
-        depths |= sample.depths  # the largest: all instances have the messages of a shared queue
-    return depths - owned
 
 
 def _listed(problems: Sequence[str]) -> str:

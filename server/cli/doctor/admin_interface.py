@@ -31,6 +31,7 @@ class AdminRequestError(Exception):
         reason: the reason that the answer gives; the whole text if there was none.
         advice: how to correct it, if that is known here.
         is_sent: whether the request may have reached the instance.
+        is_closed: whether nothing listens there, or the connection was closed.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class AdminRequestError(Exception):
         reason: str = "",
         *,
         is_sent: bool = False,
+        is_closed: bool = False,
     ) -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason or text
         self.advice = advice
         self.is_sent = is_sent
+        self.is_closed = is_closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,10 @@ class AdminClient:
         except ssl.SSLError as error:
             raise _tls_error(error) from None
         except (OSError, http.client.HTTPException) as error:
-            raise AdminRequestError(_connection_problem(error), is_sent=is_sent) from None
+            is_closed = isinstance(error, ConnectionError | http.client.IncompleteRead)
+            raise AdminRequestError(
+                _connection_problem(error), is_sent=is_sent, is_closed=is_closed
+            ) from None
         finally:
             connection.close()
         return AdminResponse(response.status, body, response.headers.get("Date", ""))
