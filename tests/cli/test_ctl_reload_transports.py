@@ -90,6 +90,27 @@ def test_a_changed_transport_is_closed_and_opened_at_the_same_address(admin: Adm
     assert serves(port)
 
 
+def test_a_changed_transport_keeps_its_state(admin: Admin) -> None:
+    open_port, closed_port = free_port(), free_port()
+    closed = "<InitialState>disabled</InitialState>"
+    transports = inet("open", open_port) + inet("closed", closed_port, closed)
+    edit(admin, END, transports + END)
+    reloaded(admin)
+    assert ctl(admin, "transport", "disable", "open").returncode == 0
+    assert ctl(admin, "transport", "enable", "closed").returncode == 0
+    json = "<MessageType>json</MessageType>"
+    changed = inet("open", open_port, json) + inet("closed", closed_port, closed + json)
+    edit(admin, transports, changed)
+    reloaded(admin)
+    assert (serves(open_port), serves(closed_port)) == (False, True)
+    edit(admin, closed, "")
+    edit(admin, inet("open", open_port, json), inet("open", open_port, json + closed))
+    reloaded(admin)
+    edit(admin, closed, "")
+    reloaded(admin)
+    assert (serves(open_port), serves(closed_port)) == (True, True)
+
+
 def test_a_unix_socket_passes_to_the_next_transport(admin: Admin, tmp_path: Path) -> None:
     path = tmp_path / "s"
     first = transport("one", "amps-unix", f"<FileName>{path}</FileName><Protocol>amps</Protocol>")

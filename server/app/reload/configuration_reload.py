@@ -29,17 +29,20 @@ from server.app.reload.reloadable_part import (
     ConfigurationChange,
     PreparedChange,
     ReloadablePart,
+    ReloadIncompleteError,
     ReloadRefusedError,
     error_lines,
 )
 from server.app.reload.security import SecurityReload
 from server.app.reload.statistics import StatisticsReload
 from server.app.reload.transports import TransportsReload
+from server.app.wiring.drain import DrainError
 
 if TYPE_CHECKING:
     from server.admin.pages import ConfigurationText
     from server.app.wiring.reload_services import ReloadServices
     from server.log.event_log import EventLog
+    from server.util.log_protocol import ServerLog
 
 _REASONS: Final[Mapping[str, str]] = {
     "Name": "files and other instances know the instance by its name",
@@ -95,7 +98,7 @@ class ConfigurationReload:
         self,
         running: Configuration,
         defines: Mapping[str, str],
-        log: EventLog,
+        log: ServerLog,
         parts: Sequence[ReloadablePart],
         shown: ConfigurationText,
     ) -> None:
@@ -127,6 +130,7 @@ class ConfigurationReload:
 
         Raises:
             ReloadRefusedError: as `plan`; nothing has changed.
+            ReloadIncompleteError: a part has failed to apply its differences; the others have not.
         """
         async with self._lock:
             try:
@@ -134,15 +138,29 @@ class ConfigurationReload:
             except ReloadRefusedError as error:
                 self._log.emit("00-0060", reasons="; ".join(str(error).splitlines()))
                 raise
-            for prepared in plan.prepared:
-                await prepared.apply()
+            failures = await self._apply_all(plan)
             self._running = plan.configuration
             if plan.configuration.document is not None:
                 self._shown.set(redact_document(plan.configuration.document))
         self._log.emit("00-0059", changes="; ".join(plan.lines) or "no differences")
+        if failures:
+            raise ReloadIncompleteError(
+                "applied, except for what has failed: restart the instance\n" + "\n".join(failures)
+            )
         count = len(plan.lines)
         applied = f"{count} difference{'' if count == 1 else 's'} applied."
         return [*plan.lines, *plan.remarks, applied]
+
+    async def _apply_all(self, plan: ReloadPlan) -> list[str]:
+        """Apply the differences of all parts; return the failures, which are defects."""
+        failures: list[str] = []
+        for prepared in plan.prepared:
+            try:
+                await prepared.apply()
+            except Exception as error:
+                failures.append(repr(error))
+                self._log.emit("01-0004", text="reload of the configuration", error=repr(error))
+        return failures
 
     async def _read_plan(self) -> ReloadPlan:
         loop = asyncio.get_running_loop()
@@ -178,7 +196,7 @@ class ConfigurationReload:
         prepared: list[PreparedChange] = []
         try:
             prepared.extend(part.prepare(case) for part in self._parts)
-        except ReloadRefusedError:
+        except BaseException:
             for change in prepared:
                 change.discard()
             raise
@@ -216,11 +234,12 @@ def reload_group(
         return "\n".join(lines) or "There are no differences."
 
     async def apply(_id: str, _parameters: OperationParameters) -> str:
-        if services.drain.is_active:  # it has closed the transports that a reload would open
-            raise OperationError("The instance is being drained: cancel the drain, then reload.")
         try:
-            lines = await reload.apply()
-        except ReloadRefusedError as error:
+            with services.drain.excluded():  # it closes the transports that a reload would open
+                lines = await reload.apply()
+        except DrainError as error:
+            raise OperationError(f"No reload: {error}. Cancel the drain first.") from None
+        except (ReloadRefusedError, ReloadIncompleteError) as error:
             raise OperationError(str(error)) from None
         return "\n".join(lines)
 

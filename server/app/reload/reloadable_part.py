@@ -23,6 +23,10 @@ class ReloadRefusedError(Exception):
     """The configuration cannot be reloaded. The text has a line for each reason."""
 
 
+class ReloadIncompleteError(Exception):
+    """A part has failed to apply its differences. The text has a line for each failure."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
     """A reload.
@@ -43,7 +47,7 @@ class PreparedChange:
     """The differences of a part, ready to be applied.
 
     Attributes:
-        apply: applies them; does not fail.
+        apply: applies them; an exception is a defect, and the other parts are applied nevertheless.
         discard: releases what has been prepared, if they are not applied.
         remarks: consequences that the differences do not show.
     """

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from server.transports.listener import TransportError
@@ -65,6 +66,7 @@ class InstanceDrain:
         self._reasons: list[str] = []
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False
+        self._exclusions = 0
 
     @property
     def state(self) -> str:
@@ -76,6 +78,21 @@ class InstanceDrain:
         """Whether the instance takes no new clients because of it."""
         return self._task is not None
 
+    @contextmanager
+    def excluded(self) -> Iterator[None]:
+        """Let no drain begin meanwhile.
+
+        Raises:
+            DrainError: the instance is being drained.
+        """
+        if self._task is not None:
+            raise DrainError("the instance is being drained")
+        self._exclusions += 1
+        try:
+            yield
+        finally:
+            self._exclusions -= 1
+
     def begin(self, timeout_s: float, *, is_forced: bool) -> None:
         """Begin to drain the instance.
 
@@ -84,10 +101,12 @@ class InstanceDrain:
             is_forced: whether the instance stops after that time, whatever is left.
 
         Raises:
-            DrainError: it is being drained already.
+            DrainError: it is being drained already, or its configuration is being reloaded.
         """
         if self._task is not None:
             raise DrainError("the instance is being drained already")
+        if self._exclusions:
+            raise DrainError("its configuration is being reloaded")
         self._state, self._reasons, self._is_cancelled = DRAINING, [], False
         self._engine.log.emit("00-0055", seconds=timeout_s)
         self._task = asyncio.get_running_loop().create_task(self._run(timeout_s, is_forced))

@@ -213,21 +213,29 @@ class TransportTable:
                     context = kept.listener.make_tls_context(transport)
                     prepared.tls_contexts[transport.name] = context
             for added in prepared.added:
-                if self._opens_from_start(added.listener.spec):
+                if self._opens_after_reload(added.listener.spec):
                     added.listener.prepare(_find_predecessor(added, prepared.removed))
-        except TransportError:
+        except BaseException:
             prepared.discard()
             raise
         return prepared
 
     async def apply(self, prepared: PreparedTransports) -> None:
-        """Replace the transports with those of another configuration, and apply its limits."""
+        """Replace the transports with those of another configuration, and apply its limits.
+
+        Raises:
+            Exception: a transport has failed to open, which is a defect; all else is applied.
+        """
+        failures: list[Exception] = []
         switches = self._engine.security_switches
         for added in prepared.added:
             switches.transports.append(added.security)
             self._watch_certificate(added)
-            if self._opens_from_start(added.listener.spec):
-                await added.listener.open()
+            if self._opens_after_reload(added.listener.spec):
+                try:
+                    await added.listener.open()
+                except Exception as error:
+                    failures.append(error)
         for removed in prepared.removed:
             switches.transports.remove(removed.security)
             _end_watches(removed)
@@ -238,6 +246,8 @@ class TransportTable:
         self._shared_pool.limits = limits_of(prepared.spec.limits)
         for spec in prepared.spec.transports:
             self._update(self._transports[spec.name], spec, prepared.tls_contexts.get(spec.name))
+        if failures:
+            raise failures[0]
 
     def _update(
         self,
@@ -284,6 +294,17 @@ class TransportTable:
 
     def _opens_from_start(self, transport: TransportSpec) -> bool:
         return transport.initial_state_enabled and self._can_open(transport)
+
+    def _opens_after_reload(self, transport: TransportSpec) -> bool:
+        """Return whether a transport is opened: one that exists keeps its state of now.
+
+        Another InitialState counts like that of a new transport.
+        """
+        before = self._transports.get(transport.name)
+        initial = transport.initial_state_enabled
+        if before is None or before.listener.spec.initial_state_enabled != initial:
+            return self._opens_from_start(transport)
+        return before.listener.is_open and self._can_open(transport)
 
     def _can_open(self, transport: TransportSpec) -> bool:
         """Return whether a transport's requirements are met; the config check reports if not."""
