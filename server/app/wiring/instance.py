@@ -49,7 +49,6 @@ from server.app.wiring.provision_admin import provision_admin
 from server.app.wiring.provision_console import provision_console
 from server.app.wiring.provision_journal import open_journal, recover
 from server.app.wiring.provision_queues import provision_queues, recover_queue_progress
-from server.app.wiring.provision_replication import provision_replication
 from server.app.wiring.provision_sow import (
     OpenTopic,
     TopicOpener,
@@ -60,6 +59,7 @@ from server.app.wiring.provision_sow import (
 )
 from server.app.wiring.provision_statistics import StatisticsService, sources_of
 from server.app.wiring.reload_services import MakeReloadGroup, ReloadServices
+from server.app.wiring.replication_start import start_replication
 from server.app.wiring.source_files import source_files
 from server.app.wiring.transport_table import TransportTable
 from server.engine.engine import Engine
@@ -78,13 +78,8 @@ from server.process.minidump import write_minidump
 from server.process.supervisor import Supervisor
 from server.queues.topic.peers import QueuePeers
 from server.queues.topic.queue_table import QueueTable
-from server.replication.anti_entropy.coordinator import AntiEntropyCoordinator
-from server.replication.anti_entropy.republisher import RecordRepublisher
-from server.replication.apply.republish import RepairPublisher
 from server.replication.links.lag_monitor import ReplicationLagMonitor
 from server.replication.links.mesh_reports import MeshReporter
-from server.replication.links.registry import LinkRegistry
-from server.replication.repair.body_repair import PeerBodyRepair
 from server.statistics.size_summary import sizes
 from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.lookups import ValueLookups
@@ -234,7 +229,18 @@ class Instance:
                 )
                 opened.callback(checkpoints.close)
             begin_step("what other instances have is read from the log")
-            self._prepare_replication(journal[1], opened, check_stop_request)
+            started = start_replication(
+                self._spec,
+                self._engine,
+                journal[1],
+                self._queue_peers,
+                self._transports,
+                self._services,
+                opened,
+                check_stop_request,
+            )
+            if started is not None:
+                self._mesh_reporter, self._lag_monitor = started
             self._start_journal_retention(journal[1], opened)
         begin_step("SOW keys are checked")
         rekey_all_records(self._engine, committer.wait_for_jobs, check_stop_request)
@@ -292,54 +298,6 @@ class Instance:
         log = open_journal(self._spec, spec, self._engine, self._post)
         opened.callback(log.close)
         return spec, log
-
-    def _prepare_replication(
-        self, log: TransactionLog, opened: contextlib.AsyncExitStack, check: Callable[[], None]
-    ) -> None:
-        """Prepare replication, if it is configured; links are made with the transports.
-
-        Raises:
-            ProvisionError: the log cannot be read.
-        """
-        engine = self._engine
-        provided = provision_replication(self._spec, engine, log, check)
-        if provided is None:
-            return
-        replication, state_store = provided
-        opened.callback(state_store.close)
-        self._services.replication = replication
-        links = LinkRegistry(replication, engine.scheduler, engine.clock, self._log)
-        links.set_default_handler(self._queue_peers.dispatch_message)
-        self._queue_peers.connect(links, replication.dedup_window)
-        self._transports.set_links(links)
-        self._services.link_registry = links
-        self._mesh_reporter = MeshReporter(replication, links, engine.clock)
-        opened.callback(self._mesh_reporter.close)
-        self._lag_monitor = ReplicationLagMonitor(replication, engine.clock, self._log)
-        opened.callback(self._lag_monitor.close)
-        repairs = RecordRepublisher(RepairPublisher(engine.topics, engine.clock), self._log)
-        comparing = AntiEntropyCoordinator(
-            replication,
-            engine.sow_registry,
-            repairs,
-            links,
-            engine.scheduler,
-            engine.clock,
-            self._log,
-        )
-        self._services.anti_entropy = comparing
-        opened.callback(comparing.close)
-        opened.callback(
-            PeerBodyRepair(
-                replication.instance,
-                log,
-                links,
-                replication.dedup_window,
-                engine.clock,
-                self._log,
-                replication.retry_damaged,
-            ).close
-        )
 
     def _start_journal_retention(
         self, log: TransactionLog, opened: contextlib.AsyncExitStack
