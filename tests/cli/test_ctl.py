@@ -300,3 +300,9 @@ def test_credentials_are_sent_and_entitlement_decides(tmp_path: Path) -> None:
         assert refused.stderr.startswith("amps-ctl: ")
         path = "/amps/administrator/sow/orders!json/compact"
         assert ctl(admin, "entitlement", "check", path, *viewer).returncode == 1
+
+
+def test_a_move_needs_two_queues(admin: Admin) -> None:
+    done = ctl(admin, "queue", "move", "work")
+    assert done.returncode == 2
+    assert "move needs QUEUE and TARGET" in done.stderr

@@ -133,6 +133,18 @@ def test_all_instances_are_restarted_and_no_message_is_lost(mesh: RunningMesh) -
         assert worker.hears_nothing()
 
 
+def test_messages_of_instances_that_are_not_named_have_owners(
+    mesh: RunningMesh, tmp_path: Path
+) -> None:
+    messages = tmp_path / "messages"
+    messages.write_text("".join(f'{{"n":{number}}}\n' for number in range(5)))
+    server = f"localhost:{mesh.instances['east'].server.port}"
+    words = ["publish", "-server", server, "-type", "json", "-topic", "jobs"]
+    publish = shlex.join([*quick_command("server.cli.spark"), *words, "-file", str(messages)])
+    done = mesh.ctl("west", "--restart-command", f"{mesh.start} && {publish}", "--timeout", "20s")
+    assert done.returncode == 0, done.stderr
+
+
 def test_it_stops_at_an_instance_that_does_not_come_back(mesh: RunningMesh) -> None:
     done = mesh.ctl("west", "east", "--restart-command", "true", "--timeout", "2s", "--json")
     assert done.returncode == 3
