@@ -7,12 +7,18 @@ from typing import Final
 
 from sqlglot import exp
 
-from server.sql.query.errors import (
-    INVALID_TEXT_REPRESENTATION,
-    SqlError,
-)
+from server.sql.query.errors import INVALID_TEXT_REPRESENTATION, SqlError
 
 MAX_ARRAY_LITERAL: Final = 100_000
+"""Elements of a literal."""
+
+# Possessive quantifiers give nothing back, so that the time is linear: a regular expression that
+# backtracks holds the interpreter's lock, and with it the whole server. Spaces belong to an element
+# without quotes only if more of it follows.
+_ARRAY_ITEM: Final = re.compile(
+    r'\s*+(?:"((?:[^"\\]|\\.)*+)"|((?:[^\s",{}\\]|\\.|\s++(?=[^\s,]))*+))\s*+(,|$)', re.DOTALL
+)
+_NUMBERS: Final = re.compile(r"\s*+(?:-?[0-9]++(?:\s++|$))++")
 
 
 def array_operand(node: exp.Any) -> exp.Expr | None:
@@ -22,14 +28,6 @@ def array_operand(node: exp.Any) -> exp.Expr | None:
     if isinstance(inner, exp.Literal) and inner.is_string:
         return exp.Any(this=exp.Paren(this=array_literal(inner.name)))
     return None
-
-
-# Possessive quantifiers give nothing back, so that the time is linear: a regular expression that
-# backtracks holds the interpreter's lock, and with it the whole server. Spaces belong to an element
-# without quotes only if more of it follows.
-_ARRAY_ITEM: Final = re.compile(
-    r'\s*+(?:"((?:[^"\\]|\\.)*+)"|((?:[^\s",{}\\]|\\.|\s++(?=[^\s,]))*+))\s*+(,|$)', re.DOTALL
-)
 
 
 def array_elements(text: str) -> list[str | None]:
@@ -61,9 +59,6 @@ def array_elements(text: str) -> list[str | None]:
         if not separator:
             return elements
         position = match.end()
-
-
-_NUMBERS: Final = re.compile(r"\s*+(?:-?[0-9]++(?:\s++|$))++")
 
 
 def array_literal(text: str) -> exp.Expr:

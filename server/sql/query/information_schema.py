@@ -6,7 +6,7 @@ Source: PostgreSQL documentation, The Information Schema.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from server.sql.query import pg_types
 from server.sql.query.pg_relations import (
@@ -16,10 +16,7 @@ from server.sql.query.pg_relations import (
     tables_of_kind,
 )
 from server.sql.query.session import SqlSession
-from server.sql.query.tables import SqlType, Table, TableKind
-
-if TYPE_CHECKING:
-    pass
+from server.sql.query.tables import Column, SqlType, Table, TableKind
 
 _NUMERIC_PRECISION: Final = {
     SqlType.BIGINT: (64, 2, 0),
@@ -69,12 +66,11 @@ class InformationSchema:
             yield {
                 **self._table_names(table),
                 "table_type": "VIEW" if is_view else "BASE TABLE",
-                "is_insertable_into": "NO",
+                "is_insertable_into": _yes_or_no("INSERT" in table.privileges),
                 "is_typed": "NO",
             }
-        for table in tables_of_kind(
-            self._tables, "m"
-        ):  # PostgreSQL omits them; tools would not find them
+        # PostgreSQL omits these; tools would not find them.
+        for table in tables_of_kind(self._tables, "m"):
             yield {
                 **self._table_names(table),
                 "table_type": "VIEW",
@@ -118,7 +114,7 @@ class InformationSchema:
                     "is_self_referencing": "NO",
                     "is_identity": "NO",
                     "is_generated": "NEVER",
-                    "is_updatable": "NO",
+                    "is_updatable": _yes_or_no(_is_updatable(table, column)),
                 }
 
     def _rows_of_schemata(self) -> Iterator[dict[str, Any]]:
@@ -183,3 +179,12 @@ class InformationSchema:
 
     def _rows_of_enabled_roles(self) -> Iterator[dict[str, Any]]:
         yield {"role_name": self._session.user}
+
+
+def _is_updatable(table: Table, column: Column) -> bool:
+    is_fixed = column.is_metadata or column.name in table.key
+    return not is_fixed and "UPDATE" in table.privileges
+
+
+def _yes_or_no(value: bool) -> str:
+    return "YES" if value else "NO"

@@ -16,16 +16,15 @@ from server.sql.query.errors import (
     UNDEFINED_PARAMETER,
     SqlError,
 )
+from server.sql.query.statement import CopyFormat, Statement, StatementKind, copy_format
+from server.sql.query.statement_refusals import refusal
+from server.sql.query.token_reader import TokenReader
 
 if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.tokenizer_core import Token
 
     from server.sql.query.live_terms import LiveTerms, TopicName
-
-from server.sql.query.statement import CopyFormat, Statement, StatementKind, copy_format
-from server.sql.query.statement_refusals import refusal
-from server.sql.query.token_reader import TokenReader
 
 MAX_STATEMENTS: Final = 1000
 _MAX_NAME_PARTS: Final = 2

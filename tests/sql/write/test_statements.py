@@ -186,6 +186,26 @@ def test_statements_write(connection: psycopg.Connection[Any], number: int, case
     assert bodies(connection, topic) == sorted(case.bodies, key=json.dumps)
 
 
+def test_the_information_schema_tells_what_can_be_written(
+    connection: psycopg.Connection[Any],
+) -> None:
+    connection.execute("INSERT INTO orders (id, a) VALUES (7, 1)")
+    tables = """SELECT table_name, is_insertable_into FROM information_schema.tables
+        WHERE table_schema = 'amps' AND table_name IN ('orders', 'work', 'totals') ORDER BY 1"""
+    assert connection.execute(tables).fetchall() == [
+        ("orders", "YES"),
+        ("totals", "NO"),
+        ("work", "YES"),
+    ]
+    columns = """SELECT table_name, column_name FROM information_schema.columns
+        WHERE table_schema = 'amps' AND table_name IN ('orders', 'work', 'totals')
+        AND is_updatable = 'YES'"""
+    updatable = connection.execute(columns).fetchall()
+    assert ("orders", "a") in updatable
+    assert {("orders", "id"), ("orders", "_key"), ("orders", "_body")}.isdisjoint(updatable)
+    assert {table for table, _ in updatable} == {"orders"}
+
+
 def test_metadata_that_are_null_are_not_given(connection: psycopg.Connection[Any]) -> None:
     """Spark writes all columns, also those that the server makes."""
     connection.execute("DELETE FROM orders")
