@@ -2,9 +2,9 @@
 
 A block of the record store is small, so that its update delays no one; a query over a million
 records would spend most of its time on the number of blocks. So the columns of `SEGMENT_BLOCKS`
-blocks are joined, and values that repeat are replaced by their places in a list of the distinct
-ones: conditions are then decided once for each distinct value, and DuckDB groups by such places in
-half of the time.
+blocks are joined, and values that repeat are dictionary-encoded, as codes into the distinct values:
+conditions are then decided once for each distinct value, and DuckDB groups by codes in half of the
+time.
 
 A column of the record store is never changed; an update replaces it. So a segment of the same
 columns has the same values.
@@ -237,9 +237,9 @@ def _joined_texts(
     if len(arrays[0].unique()) > _MAX_SAMPLE_DISTINCT:
         return TextColumn(texts)
     if isinstance(similar, DictionaryColumn) and isinstance(similar.values, TextColumn):
-        places = pc.index_in(texts, value_set=similar.values.values)  # NULL has one, too
-        if not places.null_count:
-            return DictionaryColumn(similar.values, places.to_numpy().astype(np.int16))
+        found = pc.index_in(texts, value_set=similar.values.values)  # NULL has a code, too
+        if not found.null_count:
+            return DictionaryColumn(similar.values, found.to_numpy().astype(np.int16))
     encoded = texts.dictionary_encode()
     if len(encoded.dictionary) > _MAX_DISTINCT:
         return TextColumn(texts)
@@ -251,7 +251,7 @@ def _joined_texts(
 
 def _listed_values(columns: Sequence[Column]) -> DictionaryColumn | None:
     """Return values of any kinds with the distinct ones listed; None if these are too many."""
-    places: dict[tuple[type, object], int] = {}
+    code_of: dict[tuple[type, object], int] = {}
     values: list[Value] = []
     codes: list[int] = []
     for column in columns:
@@ -260,10 +260,10 @@ def _listed_values(columns: Sequence[Column]) -> DictionaryColumn | None:
                 return None
             # 0.0 and -0.0 are equal, and different texts
             key = type(value), repr(value) if isinstance(value, float) else value
-            place = places.setdefault(key, len(places))
-            if place == len(values):
+            code = code_of.setdefault(key, len(code_of))
+            if code == len(values):
                 values.append(value)
-            codes.append(place)
+            codes.append(code)
         if len(values) > _MAX_DISTINCT:
             return None
     return DictionaryColumn(MixedColumn([*values, None]), np.array(codes, np.int16))

@@ -217,15 +217,15 @@ class EntryRows:
             case Metadata.CLIENT:
                 return _as_texts(records["client"])
             case Metadata.USER:
-                origins, places = np.unique(records["origin"], return_inverse=True)
+                origins, codes = np.unique(records["origin"], return_inverse=True)
                 users = text_column(
                     definitions.origins[number].auth_id for number in origins.tolist()
                 )
-                return users.take(pa.array(places))
+                return users.take(pa.array(codes))
             case Metadata.COMMAND:
-                kinds, places = np.unique(records["kind"], return_inverse=True)
+                kinds, codes = np.unique(records["kind"], return_inverse=True)
                 commands = text_column(_COMMANDS[JournalEntryKind(kind)] for kind in kinds.tolist())
-                return commands.take(pa.array(places))
+                return commands.take(pa.array(codes))
             case Metadata.KEY:
                 return _as_texts(records["sow_key"], mask=records["sow_key"] == 0)
             case Metadata.CORRELATION_ID:
@@ -239,19 +239,19 @@ class EntryRows:
         keys: list[str | None] = []
         rows: list[JournalEntry] = []
         bodies: list[bytes] = []
-        places: list[int | None] = []  # of the rows' bodies
+        body_indexes: list[int | None] = []  # of the rows
         for entry in entries:
             if entry.kind == JournalEntryKind.SOW_DELETE:
                 deleted = msgspec.json.decode(entry.body, type=list[str])
                 keys += deleted
                 rows += [entry] * len(deleted)
-                places += [None] * len(deleted)
+                body_indexes += [None] * len(deleted)
                 continue
             keys.append(LoggedEnvelope(entry).record_sow_key)
             rows.append(entry)
-            places.append(len(bodies))
+            body_indexes.append(len(bodies))
             bodies.append(entry.body)
-        indexes = None if len(bodies) == len(rows) else pa.array(places, pa.int64())
+        indexes = None if len(bodies) == len(rows) else pa.array(body_indexes, pa.int64())
         field_arrays = iter(read_fields(self._read_bodies, self._fields, bodies))
         arrays: list[pa.Array] = []
         for output in self._outputs:

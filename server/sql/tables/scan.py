@@ -53,6 +53,7 @@ from server.sql.tables.queue_table import QueueScan, QueueSource
 from server.sql.tables.row_chunk import RowChunk, SegmentRows
 from server.sql.tables.segment_cache import state_of
 from server.sql.tables.segment_filter import is_supported
+from server.sql.tables.segment_rows import VALUE_BYTES
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.query.candidates import max_candidates
 from server.storage.sow.query.query import CANDIDATE_ROWS, Query, QuerySpec
@@ -92,9 +93,6 @@ _REDACTION_BATCH_SIZE: Final = 100
 
 _SLICE_SECONDS: Final = 0.000_2
 """Time after which a step does not begin with another block."""
-
-_VALUE_BYTES: Final = 16
-"""Approximate memory of a value in a column."""
 
 
 class ScanPlan(NamedTuple):
@@ -559,7 +557,7 @@ class TopicScan:
             self._bytes += sum(map(len, chunk.bodies))
         if chunk.metadata is not None:
             self._bytes += sum(array.nbytes for array in chunk.metadata.values())
-        self._bytes += _VALUE_BYTES * field_count * chunk.row_count
+        self._bytes += VALUE_BYTES * field_count * chunk.row_count
         if self._bytes > self._max_bytes:
             raise records_too_large(self._max_bytes)
 

@@ -106,8 +106,8 @@ class SegmentFilter:
             matches = test(ColumnBatch([column.values], len(column.values)))
             decided = _DecidedValues(column.values, matches, np.flatnonzero(matches))
             self._decided[node, truth] = decided
-        if len(decided.places) == 1:
-            return np.asarray(column.codes == decided.places[0])
+        if len(decided.codes) == 1:
+            return np.asarray(column.codes == decided.codes[0])
         mask: Mask = decided.matches.take(column.codes)
         return mask
 
@@ -125,9 +125,9 @@ class _DecidedValues(NamedTuple):
     Attributes:
         values: the values.
         matches: the mask of those that match.
-        places: the places of those that match.
+        codes: the codes of those that match.
     """
 
     values: TextColumn | MixedColumn
     matches: Mask
-    places: NDArray[np.intp]
+    codes: NDArray[np.intp]

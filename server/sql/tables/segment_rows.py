@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.sql.tables.row_chunk import SegmentRows
     from server.sql.tables.scan import ScanPlan
 
-_VALUE_BYTES: Final = 16
+VALUE_BYTES: Final = 16
 """Approximate memory of a value in a column."""
 
 _MAX_ENCODED_ROWS: Final = 4096
@@ -76,7 +76,7 @@ def select_rows(
         rows = None if mask is None else np.flatnonzero(mask)
         rows_of.append(rows)
         count += segment.length if rows is None else len(rows)
-        if filter_ is not None and count * len(fields) * _VALUE_BYTES > max_bytes:
+        if filter_ is not None and count * len(fields) * VALUE_BYTES > max_bytes:
             raise records_too_large(max_bytes)
     arrays = {
         field.path: _take([columns[field.path] for columns in found], field.column.type, rows_of)
