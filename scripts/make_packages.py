@@ -64,13 +64,15 @@ def _make_tree(root: Path) -> None:
         print(step)
     program = root / PREFIX.relative_to("/")
     # The service may write no bytecode there, and would compile everything at each start.
-    compileall.compile_dir(
+    is_compiled = compileall.compile_dir(
         program / "lib",
         stripdir=str(root),
         quiet=1,
         workers=0,
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
+    if not is_compiled:
+        sys.exit("a module of the program cannot be compiled")
     for command in sorted((program / "bin").iterdir()):
         if command.name != "python" and command.suffix != ".sh":
             _link(root / "usr" / "bin" / command.name, PREFIX / "bin" / command.name)
