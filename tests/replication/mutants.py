@@ -53,9 +53,9 @@ class AcksDuplicatesAtOnce(ReplicationReceiver):
         self._received_txid = txid
         self._unsynced_txids.append((txid, self._newest))
 
-    def _process_duplicates(self, run: Any, places: Any, source: Any) -> None:
+    def _drop_duplicates(self, run: Any, places: Any, source: Any) -> None:
         self._drops = True
-        super()._process_duplicates(run, places, source)
+        super()._drop_duplicates(run, places, source)
         self._drops = False
 
     def _track_unsettled(

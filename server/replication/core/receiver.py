@@ -341,9 +341,7 @@ class ReplicationReceiver:
             return entries
         selected = self._new_positions(entries)
         if len(selected) < count:
-            self._process_duplicates(
-                entries, sorted(set(range(count)).difference(selected)), source
-            )
+            self._drop_duplicates(entries, sorted(set(range(count)).difference(selected)), source)
         if not selected:
             return None
         new_entries = entries.pick(selected)
@@ -422,7 +420,7 @@ class ReplicationReceiver:
             and has_recorded(self._own_runs, entries.clients[position], entries.sequences[position])
         )
 
-    def _process_duplicates(
+    def _drop_duplicates(
         self, entries: BatchColumns, positions: Sequence[int], source: PeerInstance
     ) -> None:
         """Drop duplicates: count them, compare their bodies, and wait until they are settled."""
