@@ -288,8 +288,8 @@ def _unregister(init: str) -> None:
             _run("systemctl", "stop", "amps@*.service", seconds=_STOP_SECONDS)
         if unit.exists() and _is_booted():
             _run("systemctl", "stop", unit.name, seconds=_STOP_SECONDS)
-        if unit.exists():
-            _run("systemctl", "disable", unit.name)
+        for installed in filter(Path.exists, (unit, template)):
+            _run("systemctl", "disable", installed.name)  # of the template, with all instances
         return
     if _INIT_SCRIPT.exists():
         _run(str(_INIT_SCRIPT), "stop", seconds=_STOP_SECONDS)
