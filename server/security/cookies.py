@@ -97,6 +97,13 @@ class CookieSessions:
             for key in [key for key, session in self._sessions.items() if session.user in users]:
                 self._remove(key)
 
+    def end_of_user(self, user: str | None) -> None:
+        """End the sessions of a user, or of all users for None: permissions may have changed."""
+        if user is None:
+            self.end_all()
+        else:
+            self.end_sessions((user,))
+
     def _remove(self, key: bytes) -> None:
         session = self._sessions.pop(key)
         self._tokens.pop(session.credentials_digest, None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,13 +17,15 @@ from tests.cli.test_ctl import ctl
 from tests.security.users import MODULES, USERS, may_log_on, try_to_log_on, write_users
 from tests.support.raw import RawPeer
 from tests.support.server import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_SECONDS, wait_until
 from tests.transports.support import transport
 
 LOADED: Final = MODULES.partition("<Authentication>")[0]
 FOR_TRANSPORT: Final = MODULES.removeprefix(LOADED)
 """As elements of a transport: the admin interface stays open to `amps-ctl`."""
 END: Final = "<ReuseAddr>true</ReuseAddr>"
+BASIC: Final = '<WWWAuthenticate>Basic realm="users"</WWWAuthenticate>'
+ANN: Final = "Basic " + base64.b64encode(b"ann:ann").decode()
 WITHOUT_ADMIN: Final = """
 <Authentication><Module>amps-default-authentication-module</Module></Authentication>
 <Entitlement><Module>amps-default-entitlement-module</Module></Entitlement>
@@ -186,6 +190,32 @@ def test_a_module_that_is_used_for_more_than_security_needs_a_restart(tmp_path: 
         said = refused(admin)
         assert "Modules/Module ours: " in said
         assert "modules are loaded at the start" in said
+
+
+def test_streams_of_the_admin_interface_end_with_its_entitlement(tmp_path: Path) -> None:
+    """Whoever may still read them starts them again."""
+    operator = '\n[roles.operator]\nadmin = [{ topic = "^/amps", read = true, write = true }]\n'
+    write_users(tmp_path, USERS.replace('["trader"]', '["trader", "operator"]') + operator)
+    second = LOADED[LOADED.index("  <Module>") : LOADED.index("</Modules>")]
+    rights = second.replace("users</Name>", "rights</Name>")
+    modules = MODULES.replace("</Modules>", f"{rights}</Modules>")
+    modules = modules.replace("<Entitlement><Module>users", "<Entitlement><Module>rights")
+    (tmp_path / "other").mkdir()
+    write_users(tmp_path / "other", USERS)
+    password = tmp_path / "password"
+    password.write_text("ann")
+    head = "GET /amps/instance/name?watch HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    with (
+        running_admin(tmp_path, BASIC, elements=modules) as admin,
+        socket.create_connection(("127.0.0.1", admin.port), WAIT_SECONDS) as connection,
+    ):
+        connection.sendall(f"{head}Authorization: {ANN}\r\n\r\n".encode())
+        stream = connection.makefile("rb")
+        assert any(line.startswith(b"event: node") for line in stream)
+        edit(admin, rights, rights.replace("users.toml", "other/users.toml"))
+        done = ctl(admin, "reload", "--user", "ann", "--password-file", str(password))
+        assert done.returncode == 0, done.stderr
+        assert b"event: gone" not in stream.read()
 
 
 def test_what_is_decided_at_the_start_is_refused(admin: Admin) -> None:

@@ -194,12 +194,11 @@ def _make_access(
     except security.SecurityError as error:
         raise ProvisionError(admin, str(error)) from None
     engine.security_switches.transports.append(switched)
-    permissions = None
+    sessions, permissions = engine.security_switches.sessions, None
     if entitlement is not None:
         permissions = AdminPermissionCache(switched.entitlement)
-        switched.forget_functions.append(permissions.forget)
+        switched.forget_functions += [permissions.forget, sessions.end_of_user]
     authenticator = None if authentication is None else switched.authenticator
-    sessions = engine.security_switches.sessions
     return AccessControl(
         admin, authenticator, permissions, engine_calls, audit, engine.log, sessions
     )
