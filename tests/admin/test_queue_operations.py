@@ -129,6 +129,8 @@ def test_what_cannot_be_done_says_why(admin: Admin) -> None:
     ):
         reply = act(admin, "work", "move", **parameters)
         assert (reply.status, reason in reply.text) == (409, True), reply.text
+    misspelled = act(admin, "work", "purge", filtr="/id < 2")
+    assert (misspelled.status, misspelled.text.strip()[-26:]) == (409, "Unknown parameters: filtr.")
     assert act(admin, "work", "move").status == 400
     purge = "/amps/administrator/queues/work!json/purge"
     assert admin.ask(purge, User_Agent="Mozilla/5").status == 405

@@ -33,6 +33,8 @@ _TERMS: Final = AckTerms(AckOutcome.DONE, client=0)  # no session has this numbe
 _UNLEASED: Final = frozenset((AVAILABLE, DELAYED, BEHIND))
 """The states of messages that this instance owns, and that no consumer has."""
 
+_PARAMETERS: Final = frozenset(("to", "filter"))
+
 _BATCH_SIZE: Final = 64
 _PAUSE_S: Final = 0.001
 """Between two batches, for the processing of other messages."""
@@ -144,6 +146,8 @@ async def _process(
     Raises:
         OperationError: the filter is invalid, or the log cannot be read or written.
     """
+    if unknown := parameters.keys() - _PARAMETERS:  # a misspelled filter would select everything
+        raise OperationError(f"Unknown parameters: {', '.join(sorted(unknown))}.")
     entries = queue.core.lifecycle.entries
     end = entries.end  # those that come meanwhile stay
     count = 0
