@@ -177,7 +177,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("number", "case"), enumerate(CASES.values()), ids=CASES)
+@pytest.mark.parametrize(("number", "case"), [*enumerate(CASES.values())], ids=CASES)
 def test_statements_write(connection: psycopg.Connection[Any], number: int, case: Case) -> None:
     own = f"case{number}"
     for text, tag in case.statements:
@@ -372,16 +372,18 @@ def test_a_field_within_an_array_is_not_set(connection: psycopg.Connection[Any])
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    enumerate(
-        [
-            "'; DELETE FROM orders; --",
-            '","x":"',
-            '\\", "id": 9',
-            "$1 %s {} \\x41 \\u0041",
-            "\U0001f600\u2028\x7f\t\r\n",
-            "",
-        ],
-        20,
+    tuple(
+        enumerate(
+            [
+                "'; DELETE FROM orders; --",
+                '","x":"',
+                '\\", "id": 9',
+                "$1 %s {} \\x41 \\u0041",
+                "\U0001f600\u2028\x7f\t\r\n",
+                "",
+            ],
+            20,
+        )
     ),
 )
 @pytest.mark.parametrize("binary", [False, True])
