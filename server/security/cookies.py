@@ -37,8 +37,8 @@ class CookieSessions:
         lifetime_s: lifetime of a session.
 
     Attributes:
-        end_count: how often sessions have been ended. A change of it ends streaming responses;
-            clients that still have access start them again.
+        end_count: how often sessions or streaming responses have been ended. A change of it ends
+            streaming responses; clients that still have access start them again.
     """
 
     def __init__(self, lifetime_s: float = DEFAULT_SECONDS) -> None:
@@ -97,12 +97,10 @@ class CookieSessions:
             for key in [key for key, session in self._sessions.items() if session.user in users]:
                 self._remove(key)
 
-    def end_of_user(self, user: str | None) -> None:
-        """End the sessions of a user, or of all users for None: permissions may have changed."""
-        if user is None:
-            self.end_all()
-        else:
-            self.end_sessions((user,))
+    def end_streams(self) -> None:
+        """End streaming responses, and no session: permissions may have changed."""
+        with self._lock:
+            self.end_count += 1
 
     def _remove(self, key: bytes) -> None:
         session = self._sessions.pop(key)

@@ -197,7 +197,7 @@ def _make_access(
     sessions, permissions = engine.security_switches.sessions, None
     if entitlement is not None:
         permissions = AdminPermissionCache(switched.entitlement)
-        switched.forget_functions += [permissions.forget, sessions.end_of_user]
+        switched.forget_functions += [permissions.forget, lambda _user: sessions.end_streams()]
     authenticator = None if authentication is None else switched.authenticator
     return AccessControl(
         admin, authenticator, permissions, engine_calls, audit, engine.log, sessions
