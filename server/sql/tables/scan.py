@@ -55,7 +55,7 @@ from server.sql.tables.segment_cache import state_of
 from server.sql.tables.segment_filter import is_supported
 from server.sql.tables.segment_rows import VALUE_BYTES
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
-from server.storage.sow.query.candidates import max_candidates
+from server.storage.sow.query.candidates import CandidateLookup
 from server.storage.sow.query.query import CANDIDATE_ROWS, Query, QuerySpec
 from server.storage.sow.store import RecordStoreError
 
@@ -189,13 +189,13 @@ class ColumnQuery(Query):
         self._state: Final = state_of(table)
         super().__init__(table, QuerySpec(filter=plan.filter, as_of=plan.as_of), now)
 
-    def _find_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> list[int] | None:
-        """See `Query`. A query that reads segments does not list them: there may be very many."""
+    def _tests_all_rows(self, lookup: CandidateLookup | None, fields: Sequence[Path]) -> bool:
+        """See `Query`. A query that reads segments lists no candidates: there may be very many."""
         may_use = self._is_whole and self._uses_memo and self._partition is None
-        self._uses_segments = may_use and self._may_use_segments(restricted)
-        return None if self._uses_segments else super()._find_candidates(restricted)
+        self._uses_segments = may_use and self._may_use_segments(lookup)
+        return self._uses_segments or super()._tests_all_rows(lookup, fields)
 
-    def _may_use_segments(self, restricted: Mapping[Path, tuple[str, ...]]) -> bool:
+    def _may_use_segments(self, lookup: CandidateLookup | None) -> bool:
         """Return whether the rows are selected from segments: see the module."""
         table, segments, rows = self._table, self._segments, len(self._table.row_states)
         if segments is None or not self._segment_fields:
@@ -206,10 +206,9 @@ class ColumnQuery(Query):
             return True
         if not is_supported(self._expr):
             return False
-        candidate_count = max_candidates(table, restricted)
-        if candidate_count is not None and candidate_count * CANDIDATE_ROWS < rows:
+        if lookup is not None and lookup.max_rows * CANDIDATE_ROWS < rows:
             return False
-        needed = self._paths if candidate_count is None else self._segment_fields
+        needed = self._paths if lookup is None else self._segment_fields
         return self._has_columns(needed) or segments.is_worth(needed, len(table))
 
     @property

@@ -129,21 +129,21 @@ class HashIndex:
 
     def find_candidates(self, probe_texts: ProbeTexts) -> list[int]:
         """Return the rows that may have one of the texts in each field, in ascending order."""
-        found = self._find(probe_texts)
-        rows = found[0] if len(found) == 1 else set().union(*found)
-        return sorted(rows)
+        return ascending_rows(self.find_row_sets(probe_texts))
 
-    def max_candidates(self, probe_texts: ProbeTexts) -> int:
-        """Return the number of rows that `find_candidates` returns at most."""
-        return sum(map(len, self._find(probe_texts)))
-
-    def _find(self, probe_texts: ProbeTexts) -> Sequence[Collection[int]]:
+    def find_row_sets(self, probe_texts: ProbeTexts) -> Sequence[Collection[int]]:
+        """Return the rows of `find_candidates` as they are kept, which is faster to count."""
         found: list[Collection[int]] = [self._odd_rows] if self._odd_rows else []
         for values in product(*map(_alternatives, probe_texts)):
             rows = self._rows_by_key.get(values[0] if self._is_single else values)
             if rows is not None:
                 found.append(rows if isinstance(rows, set) else (rows,))
         return found
+
+
+def ascending_rows(row_sets: Sequence[Collection[int]]) -> list[int]:
+    """Return the rows of several sets, each once, in ascending order."""
+    return sorted(row_sets[0] if len(row_sets) == 1 else set().union(*row_sets))
 
 
 def _value_class(value: Value) -> int:

@@ -31,7 +31,7 @@ from server.storage.sow.indexes.hash_index import texts_by_field
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.keys.partitions import without_part
 from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
-from server.storage.sow.query.candidates import candidates, max_index_candidates
+from server.storage.sow.query.candidates import CandidateLookup, find_lookup, rows_of_keys
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.query.record_order import RecordOrder, RowSorter, SortRow
 from server.storage.sow.record_context import RecordContexts
@@ -190,22 +190,31 @@ class Query(Iterator[list[Record]]):
         self._table.close_snapshot(self._snapshot)
 
     def _find_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> list[int] | None:
-        """Return the rows that may match; None if all rows are tested: see `candidates`."""
+        """Return the rows that may match, in ascending order; None if all rows are tested."""
         spec, past = self._spec, self._is_historical
-        if spec.keys is None and not past and self._has_many_candidates(restricted):
-            return None
-        return candidates(self._table, restricted, spec.keys, spec.topic_predicate, past=past)
+        if spec.keys is not None:
+            return rows_of_keys(self._table, spec.keys, spec.topic_predicate, past=past)
+        # past states are in no hash index
+        lookup = None if past else find_lookup(self._table, restricted)
+        tests_all_rows = self._tests_all_rows(lookup, tuple(restricted))
+        return None if tests_all_rows or lookup is None else lookup.list_rows()
 
-    def _has_many_candidates(self, restricted: Mapping[Path, tuple[str, ...]]) -> bool:
+    def _tests_all_rows(self, lookup: CandidateLookup | None, fields: Sequence[Path]) -> bool:
         """Return whether columns are tested in less time than candidates are listed and read.
 
-        Very many are not listed in any case: it is one step, for which everyone waits.
+        Very many of a hash index are not listed in any case: it is one step, for which all clients
+        wait.
+
+        Args:
+            lookup: the candidates; None if there are none.
+            fields: the fields by which they were found.
         """
-        count = max_index_candidates(self._table, restricted)
-        rows = len(self._table.row_states)
-        if count is None or count <= _READ_BATCH_SIZE or count * CANDIDATE_ROWS < rows:
+        if lookup is None:
+            return True
+        count, rows = lookup.max_rows, len(self._table.row_states)
+        if lookup.is_by_key or count <= _READ_BATCH_SIZE or count * CANDIDATE_ROWS < rows:
             return False
-        return count > _MAX_CANDIDATES or self._has_columns(tuple(restricted))
+        return count > _MAX_CANDIDATES or self._has_columns(fields)
 
     def _has_columns(self, fields: Sequence[Path]) -> bool:
         """Return whether some blocks, and so probably all, have memo indexes of fields."""
