@@ -33,7 +33,7 @@ def with_decimals(
                 try:
                     values[slot] = _value_at(body, path)
                 except (BodyError, LookupError, struct.error):
-                    continue  # what is in the place of the value does not fit
+                    continue  # another type of value: it stays as it was read
         return values
 
     return exact

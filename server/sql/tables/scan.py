@@ -265,7 +265,7 @@ class ColumnQuery(Query):
     def _scan_segments(self) -> Iterator[Sequence[RowChunk]]:
         """Return the rows of segments, to be tested by the filter later."""
         assert self._segments is not None  # noqa: S101 - see `_may_use_segments`
-        assert self._row_mask is not None  # noqa: S101
+        assert self._row_mask is not None  # noqa: S101 - no candidates are listed
         fields, state, mask = self._segment_fields, self._state, self._row_mask
         if state_of(self._table) == state:
             known = self._segments.find_columns(state, mask, fields)
