@@ -52,8 +52,8 @@ _QUIET_LOGGERS: Final = {
     _SPARK + "sql.execution.streaming.runtime.ResolveWriteToStream": "error",
     "org.apache.hadoop.util.NativeCodeLoader": "error",
 }
-"""Loggers and their levels. `TaskSetManager` repeats what `Executor` says; the others warn of actions
-of this package, and of conditions that are harmless here."""
+"""Loggers and their levels. `TaskSetManager` repeats what `Executor` says; the others warn of
+actions of this package, and of conditions that are harmless here."""
 
 _LOG4J2: Final = """\
 rootLogger.level = warn
