@@ -7,7 +7,7 @@ take part in comparison. Negated forms have no nodes of their own: `a NOT IN (1)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
@@ -336,18 +336,19 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while pending:
         node = pending.pop()
         yield node
-        pending.extend(reversed(node.children()))
+        if not isinstance(node, Literal):  # lists of thousands of values are usual
+            pending.extend(reversed(node.children()))
 
 
 def height(expr: Expr) -> int:
     """Return the number of nodes on the longest path from the root to a leaf. Does not recurse."""
-    deepest = 0
-    pending = [(expr, 1)]
-    while pending:
-        node, depth = pending.pop()
-        deepest = max(deepest, depth)
-        pending.extend((child, depth + 1) for child in node.children())
-    return deepest
+    levels = 0
+    level: Sequence[Expr] = [expr]
+    while level:
+        levels += 1
+        inner = [node for node in level if not isinstance(node, Literal)]
+        level = [child for node in inner for child in node.children()]
+    return levels
 
 
 def references(expr: Expr) -> tuple[Reference, ...]:
