@@ -42,7 +42,6 @@ from typing import Final
 
 COMPILED: Final = (
     "amperage.wire.framing",
-    "amperage.wire.header_template",
     "amperage.wire.frame_batches",
     "server.util.multimap",
     "server.util.counters",

@@ -43,10 +43,9 @@ from amperage.client.publish_commands import PublishCommands
 from amperage.client.queue_acks import effective_backlog
 from amperage.client.sequence_numbers import PublishSequence, numbers_in
 from amperage.client.uri import AMPS
-from amperage.wire.frame_batches import FrameBatchReader
+from amperage.wire.frame_batches import FrameBatch, FrameBatchReader
 from amperage.wire.framing import Frame, FrameError, FrameReader, frame
 from amperage.wire.header import Header, HeaderError, decode_frame, encode_header
-from amperage.wire.header_template import FrameBatch
 
 _DUE_NOW: Final = 0.0
 """A time in the past, for acknowledgements that are due at the next check."""
@@ -579,7 +578,7 @@ class ClientProtocol(PublishCommands):
 def _without_superseded_acks(batch: FrameBatch) -> list[Frame]:
     """Return the frames of a batch; of acks that can be conflated, only the last."""
     frames = list(batch.frames())
-    if batch.digits and isinstance(batch.keys, int):
+    if batch.values.sequences and isinstance(batch.keys, int):
         ack = decode_frame(*frames[-1])[0]
         is_conflatable = ack.command_id is None and ack.acks == "persisted"
         if ack.command == "ack" and is_conflatable and ack.status == "success":

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from amperage.wire.framing import FrameError
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_batches import FrameBatch
     from amperage.wire.framing import Frame, FrameSource
-    from amperage.wire.header_template import FrameBatch
 
 _MAX_PIECE_SIZE: Final = 64 * 1024
 

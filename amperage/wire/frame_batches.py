@@ -1,26 +1,92 @@
 """Splits off batches: consecutive frames with known headers.
 
-Publishers send a few headers over and over, or headers that differ by a sequence number only. Those
-that the owner of a reader makes known are split off in C (frame_splitter.pyx), with their frames,
-which costs a fraction of finding the end of every header and looking it up. Frames with other
-headers are split off by `FrameReader`, a few at a time: then the stream is checked for a batch
-again.
+Publishers send a few headers over and over, or headers that differ by the values of a message only.
+Those that the owner of a reader makes known are split off in C (frame_splitter.pyx), with their
+frames, which costs a fraction of finding the end of every header and looking it up. Frames with
+other headers are split off by `FrameReader`, a few at a time: then the stream is checked for a
+batch again.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameParts, FrameReader
-from amperage.wire.header_template import FrameBatch, split_at_sequence
 
+_SEQUENCE_KEY: Final = b',"s":'
 _MAX_SINGLE_FRAMES: Final = 256
 """Frames that are split off one by one, at most, before the next check for a batch."""
 _MIN_BATCH: Final = 4
 """The fewest frames of a batch for which checking again soon pays."""
 _MAX_LEARNED: Final = 16
 """Shapes that `FrameBatchReader.learn` keeps."""
+
+
+class HeaderColumns(NamedTuple):
+    """The values that a publisher gives for each message, as they are in the headers.
+
+    Each is empty bytes where a header has none, and an empty sequence if no header has one.
+
+    Attributes:
+        sequences: sequence numbers, in digits.
+        correlation_ids: correlation ids.
+        sow_keys: SOW keys.
+        lifetimes: lifetimes in seconds, in digits.
+    """
+
+    sequences: Sequence[bytes]
+    correlation_ids: Sequence[bytes] = ()
+    sow_keys: Sequence[bytes] = ()
+    lifetimes: Sequence[bytes] = ()
+
+    @property
+    def has_metadata(self) -> bool:
+        """True if there are values besides sequence numbers."""
+        return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
+
+    def part(self, start: int, end: int) -> HeaderColumns:
+        """Return the values of consecutive messages, `start` to before `end`."""
+        if not self.has_metadata:
+            return HeaderColumns(self.sequences[start:end])
+        return HeaderColumns(*(column[start:end] for column in self))
+
+
+class FrameBatch(NamedTuple):
+    """Consecutive frames with known headers.
+
+    Attributes:
+        generation: the generation of the known shapes.
+        keys: the index of the shape of each header, or the one that all have.
+        headers: the header of each frame.
+        values: its values.
+        bodies: the body of each frame.
+    """
+
+    generation: int
+    keys: int | Sequence[int]
+    headers: Sequence[bytes]
+    values: HeaderColumns
+    bodies: Sequence[bytes]
+
+    def part(self, begin: int, most: int) -> FrameBatch:
+        """Return at most `most` of the frames, from the index `begin` on."""
+        if not begin and most >= len(self.bodies):
+            return self
+        end = begin + most
+        keys = self.keys if isinstance(self.keys, int) else self.keys[begin:end]
+        return FrameBatch(
+            self.generation,
+            keys,
+            self.headers[begin:end],
+            self.values.part(begin, end),
+            self.bodies[begin:end],
+        )
+
+    def frames(self) -> Iterator[Frame]:
+        """Iterate over the frames one by one: header and body."""
+        return zip(self.headers, self.bodies, strict=True)
 
 
 class FrameBatchReader(FrameReader):
@@ -67,18 +133,17 @@ class FrameBatchReader(FrameReader):
         return batch
 
     def learn(self, header: bytes, prefix: bytes) -> None:
-        """Make a header known that has a sequence number, and the same with other numbers.
+        """Make a header known that has a sequence number, and the same with other values.
 
         Args:
             header: the header of a frame.
             prefix: headers that do not begin so are not made known.
         """
-        if header.startswith(prefix):
-            left, digits, right = split_at_sequence(header)
-            if digits and self.shapes.index((left, right)) < 0:
-                if len(self.shapes) >= _MAX_LEARNED:
-                    self.shapes.clear()
-                self.shapes.add((left, right))
+        is_numbered = header.startswith(prefix) and _SEQUENCE_KEY in header
+        if is_numbered and self.shapes.find(header)[0] < 0:
+            if len(self.shapes) >= _MAX_LEARNED:
+                self.shapes.clear()
+            self.shapes.add(header)
 
     def drop_partial(self) -> None:
         """See `FrameReader.drop_partial`."""
@@ -103,10 +168,11 @@ class FrameBatchReader(FrameReader):
 
     def _split_batch(self, chunk: bytes, position: int) -> int:
         """Split off the frames with known headers at a position. Return where they end."""
-        bodies, digits, keys, end = split_known(chunk, position, self.shapes, self._limit)
+        headers, bodies, values, keys, end = split_known(chunk, position, self.shapes, self._limit)
         count = len(bodies)
         if count:
-            self._batch = FrameBatch(self.shapes.shapes, keys, digits, bodies)
+            columns = HeaderColumns(*values)
+            self._batch = FrameBatch(self.shapes.generation, keys, headers, columns, bodies)
         if count >= _MIN_BATCH:
             self._single_frames = 1
         else:

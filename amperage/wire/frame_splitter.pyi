@@ -1,36 +1,44 @@
 """Frames with known headers, split off in C; the theory of it is in frame_splitter.pyx."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from amperage.wire.frame_slices import FrameSlices
-from amperage.wire.header_template import HeaderShape
 
 class HeaderShapes:
-    """The known shapes of headers.
-
-    Args:
-        shapes: shapes to begin with.
+    """The known shapes of headers: of a header, all but the values of its message.
 
     Attributes:
-        shapes: the shapes, by index. `clear` begins another list and leaves this one as it is.
+        generation: another number after each `clear`.
     """
 
-    shapes: Sequence[HeaderShape]
+    generation: int
 
-    def __init__(self, shapes: Iterable[HeaderShape] = ()) -> None: ...
     def __len__(self) -> int: ...
     def clear(self) -> None:
         """Forget all shapes."""
 
-    def index(self, shape: HeaderShape) -> int:
-        """Return the index of a shape; -1 if it is unknown."""
+    def find(self, header: bytes) -> tuple[int, bytes, bytes, bytes, bytes]:
+        """Return the index of a header's shape, and its values; see `HeaderColumns`.
 
-    def add(self, shape: HeaderShape) -> int:
-        """Add a shape, unless it is known, and return its index."""
+        The index is -1 if the shape is unknown; a header that cannot be known has no values.
+        """
+
+    def add(self, header: bytes) -> int:
+        """Add the shape of a header, unless it is known.
+
+        Returns:
+            Its index; -1 if headers of this shape cannot be known by it.
+        """
 
 def split_known(
     chunk: bytes, start: int, shapes: HeaderShapes, limit: int
-) -> tuple[FrameSlices, FrameSlices, int | Sequence[int], int]:
+) -> tuple[
+    FrameSlices,
+    FrameSlices,
+    tuple[FrameSlices, FrameSlices, FrameSlices, FrameSlices],
+    int | Sequence[int],
+    int,
+]:
     """Split off whole, consecutive frames whose headers have known shapes.
 
     Args:
@@ -40,7 +48,7 @@ def split_known(
         limit: the largest frame accepted, in bytes.
 
     Returns:
-        The bodies; the digits of each sequence number (empty where a header has none), nothing if
-        no header has one; the index of the shape of each header, or the one that all have; and
-        where the next frame begins, whose header is unknown, or which is incomplete or too large.
+        The headers; the bodies; the values, see `HeaderColumns`; the index of the shape of each
+        header, or the one that all have; and where the next frame begins, whose header is unknown,
+        or which is incomplete or too large.
     """

@@ -1,94 +1,130 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Frames with known headers, split off the stream without an object for each.
 
-Publishers repeat a few headers, or headers that differ by a sequence number only. The parts of such
-headers around the number are in a hash table. A frame is first compared with the header of the one
-before it, which suffices for streams to one topic; otherwise its header is delimited by the first
-closing brace, the number in it by the last `,"s":`, and the rest is looked up. The result is the
-chunk read, the slices of bodies and numbers in it, and a number for the shape of each header.
+Publishers repeat a few headers, or headers that differ only by the values of a message: its
+sequence number, correlation id, SOW key and lifetime. The parts of such headers around the values
+are their *shape*; known shapes are in a hash table. A frame is first compared with the shape of the
+one before it, which suffices for streams to one topic; otherwise its shape is found by one pass over
+its header. The result is the chunk read, the slices of bodies, headers and values in it, and a
+number for the shape of each header.
 
-A header with a brace in a string is never found in the table, because it seems to end there; such
-frames are left to `FrameReader`, like all whose headers are unknown.
+A header ends with the first closing brace outside of these values. So a header with a brace in
+another string seems to end there, and is never known; such frames are left to `FrameReader`, like
+all whose headers are unknown. A value counts as such if it is a plain text or number, without
+escapes: headers with other values of this kind have the same meaning in all other respects, and are
+well-formed if one of them is. No JSON text contains unescaped quotes like those of the keys.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, uint8_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp, memcpy
 
-from amperage.wire.frame_slices cimport FrameSlices, Table, slices_of
+from amperage.wire.frame_slices cimport FrameSlice, FrameSlices, Table, slices_of
 
 cdef enum:
     LENGTH = 4           # bytes of a frame's length
-    SEQUENCE_KEY = 5     # ,"s":
-    MAX_DIGITS = 18      # header_template.MAX_SEQUENCE_DIGITS
+    KEY = 5              # ,"s":
+    SEQUENCE = 0         # indexes of values
+    CORRELATION_ID = 1
+    SOW_KEY = 2
+    LIFETIME = 3
+    VALUES = 4
+    END = 4              # in place of a value: the end of the header
+    MAX_SEQUENCE_DIGITS = 18
+    MAX_LIFETIME_DIGITS = 9
     MIN_SLOTS = 64       # a power of 2
+
+
+cdef struct Part:
+    Py_ssize_t size      # of the bytes before the value
+    int value            # the value behind them, or END
 
 
 cdef struct Shape:
     uint64_t hash
-    const char *left     # the header, or its part before SEQUENCE_KEY
-    Py_ssize_t left_size
-    const char *right    # its part behind the number, NULL if it has none
-    Py_ssize_t right_size
+    const char *text     # all parts
+    Part parts[VALUES + 1]
+
+
+cdef struct Outline:
+    Shape shape                  # its text is not set
+    const char *end              # of the header
+    const char *starts[VALUES + 1]  # of each part
+    FrameSlice values[VALUES]    # by index; size 0 if there is none
 
 
 cdef class HeaderShapes:
     """See frame_splitter.pyi."""
 
-    cdef readonly list shapes
-    cdef dict indexes
+    cdef readonly int generation
+    cdef list texts         # the parts of each shape, joined
     cdef Shape *known
     cdef Py_ssize_t capacity
     cdef int32_t *slots     # indexes of shapes by their hash, -1 where there is none
     cdef Py_ssize_t slot_count
 
-    def __init__(self, shapes=()):
+    def __init__(self):
         self.clear()
-        for shape in shapes:
-            self.add(shape)
 
     def __dealloc__(self):
         PyMem_Free(self.known)
         PyMem_Free(self.slots)
 
     def __len__(self):
-        return len(self.shapes)
+        return len(self.texts)
 
     def clear(self):
-        self.shapes, self.indexes = [], {}
+        self.texts = []
+        self.generation += 1
         self._make_slots(MIN_SLOTS)
 
-    def index(self, shape):
-        return self.indexes.get(shape, -1)
+    def find(self, bytes header not None):
+        cdef Outline outline
+        cdef FrameSlice *value = outline.values
+        cdef const char *base = PyBytes_AS_STRING(header)
+        cdef const char *end = base + PyBytes_GET_SIZE(header)
+        if not read_outline(base, base, end, &outline) or outline.end != end:
+            return -1, b"", b"", b"", b""
+        return (
+            self._find(&outline),
+            header[value[0].start : value[0].start + value[0].size],
+            header[value[1].start : value[1].start + value[1].size],
+            header[value[2].start : value[2].start + value[2].size],
+            header[value[3].start : value[3].start + value[3].size],
+        )
 
-    def add(self, shape):
-        cdef bytes left, right = None
-        cdef Py_ssize_t index = len(self.shapes)
+    def add(self, bytes header not None):
+        cdef Outline outline
+        cdef const char *base = PyBytes_AS_STRING(header)
+        cdef const char *end = base + PyBytes_GET_SIZE(header)
+        cdef Py_ssize_t index = len(self.texts), number = 0
         cdef Shape *known
-        if shape in self.indexes:
-            return self.indexes[shape]
+        cdef bytes text = b""
+        if not read_outline(base, base, end, &outline) or outline.end != end:
+            return -1
+        found = self._find(&outline)
+        if found >= 0:
+            return found
         if index == self.capacity:
             self.capacity = max(MIN_SLOTS, 2 * self.capacity)
             known = <Shape *> PyMem_Realloc(self.known, self.capacity * sizeof(Shape))
             if known == NULL:
                 raise MemoryError
             self.known = known
-        if type(shape) is tuple:
-            left, right = shape
-        else:
-            left = shape
-        known = &self.known[index]
-        known.left, known.left_size = PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)
-        known.right, known.right_size = NULL, 0
-        if right is not None:
-            known.right, known.right_size = PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right)
-        known.hash = hash_of(known.left, known.left_size, known.right, known.right_size)
-        self.shapes.append(shape)
-        self.indexes[shape] = index
-        if 2 * len(self.shapes) > self.slot_count:
+        while True:
+            text += PyBytes_FromStringAndSize(
+                outline.starts[number], outline.shape.parts[number].size
+            )
+            if outline.shape.parts[number].value == END:
+                break
+            number += 1
+        self.texts.append(text)
+        self.known[index] = outline.shape
+        self.known[index].text = PyBytes_AS_STRING(text)
+        if 2 * len(self.texts) > self.slot_count:
             self._make_slots(2 * self.slot_count)
-        elif is_delimited(shape):
+        else:
             self._put(index)
         return index
 
@@ -102,9 +138,8 @@ cdef class HeaderShapes:
         self.slot_count = count
         for index in range(count):
             self.slots[index] = -1
-        for index in range(len(self.shapes)):
-            if is_delimited(self.shapes[index]):
-                self._put(index)
+        for index in range(len(self.texts)):
+            self._put(index)
         return 0
 
     cdef void _put(self, Py_ssize_t index) noexcept:
@@ -113,48 +148,115 @@ cdef class HeaderShapes:
             slot = (slot + 1) & (self.slot_count - 1)
         self.slots[slot] = <int32_t> index
 
-    cdef Py_ssize_t _find(self, const char *header, const char *end) noexcept nogil:
-        """Return the index of the shape of the header that a frame begins with, or -1."""
-        cdef const char *brace = <const char *> memchr(header, c'}', end - header)
-        cdef const char *left_end
-        cdef const char *right
-        cdef const Shape *known
-        cdef Py_ssize_t slot
-        cdef uint64_t hashed
-        if brace == NULL:
-            return -1
-        left_end = find_sequence_key(header, brace)
-        if left_end == NULL:
-            left_end, right = brace + 1, NULL
-        else:
-            right = end_of_number(left_end + SEQUENCE_KEY, brace)
-            if right == NULL:
-                left_end = brace + 1
-        end = brace + 1
-        hashed = hash_of(header, left_end - header, right, 0 if right == NULL else end - right)
-        slot = hashed & (self.slot_count - 1)
+    cdef Py_ssize_t _find(self, const Outline *outline) noexcept nogil:
+        """Return the index of the shape of an outline, or -1."""
+        cdef Py_ssize_t slot = outline.shape.hash & (self.slot_count - 1)
         while self.slots[slot] >= 0:
-            known = &self.known[self.slots[slot]]
-            if (
-                known.hash == hashed
-                and (known.right == NULL) == (right == NULL)
-                and known.left_size == left_end - header
-                and memcmp(known.left, header, known.left_size) == 0
-                and (
-                    right == NULL
-                    or known.right_size == end - right
-                    and memcmp(known.right, right, known.right_size) == 0
-                )
-            ):
+            if has_shape(outline, &self.known[self.slots[slot]]):
                 return self.slots[slot]
             slot = (slot + 1) & (self.slot_count - 1)
         return -1
 
 
-cdef bint is_delimited(shape):
-    """Return whether headers of a shape end with their first closing brace."""
-    left, right = shape if type(shape) is tuple else (b"", shape)
-    return b"}" not in left and right.find(b"}") == len(right) - 1
+cdef bint has_shape(const Outline *outline, const Shape *known) noexcept nogil:
+    cdef const char *text = known.text
+    cdef const Part *part
+    cdef int number = 0
+    if known.hash != outline.shape.hash:
+        return False
+    while True:
+        part = &known.parts[number]
+        if part.size != outline.shape.parts[number].size:
+            return False
+        if part.value != outline.shape.parts[number].value:
+            return False
+        if memcmp(text, outline.starts[number], part.size):
+            return False
+        if part.value == END:
+            return True
+        text += part.size
+        number += 1
+
+
+cdef bint read_outline(
+    const char *base, const char *header, const char *end, Outline *outline
+) noexcept nogil:
+    """Read the outline of the header that a frame begins with; return whether it has one.
+
+    Args:
+        base: slices of values begin at this.
+        header: the beginning of the frame.
+        end: its end.
+        outline: is set.
+    """
+    cdef const char *at = header
+    cdef const char *start = header
+    cdef const char *value_end
+    cdef int number = 0, value
+    outline.shape.hash = 0
+    for value in range(VALUES):
+        outline.values[value].start = outline.values[value].size = 0
+    while at < end:
+        if at[0] == c'}':
+            add_part(outline, number, start, at + 1, END)
+            outline.end = at + 1
+            return True
+        if at[0] == c',' or at[0] == c'{':
+            value = value_of_key(at, end)
+            if value != END:
+                at += KEY + (value == CORRELATION_ID or value == SOW_KEY)
+                value_end = end_of_value(value, at, end)
+                if value_end != NULL:
+                    if outline.values[value].size:
+                        return False  # twice
+                    add_part(outline, number, start, at, value)
+                    number += 1
+                    outline.values[value].start = at - base
+                    outline.values[value].size = value_end - at
+                    start = at = value_end
+                continue
+        at += 1
+    return False
+
+
+cdef inline void add_part(
+    Outline *outline, int number, const char *start, const char *end, int value
+) noexcept nogil:
+    outline.starts[number] = start
+    outline.shape.parts[number].size = end - start
+    outline.shape.parts[number].value = value
+    outline.shape.hash = mix(start, end - start, outline.shape.hash)
+
+
+cdef inline int value_of_key(const char *at, const char *end) noexcept nogil:
+    """Return the value whose key is behind a comma or the opening brace; END if it is none."""
+    if end - at <= KEY or at[1] != c'"' or at[3] != c'"' or at[4] != c':':
+        return END
+    if at[2] == c's':
+        return SEQUENCE
+    if at[2] == c'e':
+        return LIFETIME
+    if at[5] != c'"':
+        return END
+    if at[2] == c'x':
+        return CORRELATION_ID
+    return SOW_KEY if at[2] == c'k' else END
+
+
+cdef inline const char *end_of_value(int value, const char *at, const char *end) noexcept nogil:
+    """Return the end of a value that is plain; NULL if it is not."""
+    cdef const char *start = at
+    if value == CORRELATION_ID or value == SOW_KEY:
+        while at < end and c' ' <= at[0] <= c'~' and at[0] != c'"' and at[0] != c'\\':
+            at += 1
+        return at if start < at < end and at[0] == c'"' else NULL
+    while at < end and c'0' <= at[0] <= c'9':
+        at += 1
+    if at == start or at == end or (at[0] != c',' and at[0] != c'}'):
+        return NULL
+    if value == SEQUENCE:
+        return at if start[0] != c'0' and at - start <= MAX_SEQUENCE_DIGITS else NULL
+    return at if (start[0] != c'0' or at - start == 1) and at - start <= MAX_LIFETIME_DIGITS else NULL
 
 
 NOTHING = slices_of(b"", Table())
@@ -165,100 +267,90 @@ def split_known(bytes chunk not None, Py_ssize_t start, HeaderShapes shapes not 
     cdef const char *at = base + start
     cdef const char *end = base + PyBytes_GET_SIZE(chunk)
     cdef const char *body
-    cdef const char *number
     cdef const char *next_one
     cdef Py_ssize_t length, index, last = -1
-    cdef bint has_numbers = False
-    cdef Table bodies = None, numbers = None
-    cdef list indexes = None
+    cdef Outline outline
+    cdef int value, present = 0  # the values that any header has, as bits
+    cdef Table headers = None, bodies = None
+    cdef list values = [None] * VALUES, indexes = None
     while end - at >= LENGTH:
         length = length_at(<const uint8_t *> at)
         if length > limit or length > end - at - LENGTH:
             break
-        next_one, body = at + LENGTH + length, NULL
-        index = last
+        at += LENGTH
+        next_one, body, index = at + length, NULL, last
         if index >= 0:
-            body = match(&shapes.known[index], at + LENGTH, next_one, &number)
+            body = match(&shapes.known[index], base, at, next_one, outline.values)
         if body == NULL:
-            index = shapes._find(at + LENGTH, next_one)
+            index = shapes._find(&outline) if read_outline(base, at, next_one, &outline) else -1
             if index < 0:
+                at -= LENGTH
                 break
-            body = match(&shapes.known[index], at + LENGTH, next_one, &number)
+            body = outline.end
         if bodies is None:
-            bodies, numbers = Table(), Table()
+            headers, bodies = Table(), Table()
         elif index != last and indexes is None:
             indexes = [last] * bodies.count
         if indexes is not None:
             indexes.append(index)
         last = index
-        if number == NULL:
-            numbers.add(0, 0)
-        else:
-            has_numbers = True
-            numbers.add(number - base, body - shapes.known[index].right_size - number)
+        for value in range(VALUES):
+            if outline.values[value].size and not present & 1 << value:
+                present |= 1 << value
+                values[value] = absent(bodies.count)
+            if present & 1 << value:
+                (<Table> values[value]).add(
+                    outline.values[value].start, outline.values[value].size
+                )
+        headers.add(at - base, body - at)
         bodies.add(body - base, next_one - body)
         at = next_one
     if bodies is None:
-        return NOTHING, NOTHING, 0, start  # the usual result if headers are unknown
+        return NOTHING, NOTHING, (NOTHING,) * VALUES, 0, start  # usual if headers are unknown
     return (
+        slices_of(chunk, headers),
         slices_of(chunk, bodies),
-        slices_of(chunk, numbers) if has_numbers else NOTHING,
+        tuple([NOTHING if table is None else slices_of(chunk, table) for table in values]),
         last if indexes is None else indexes,
         at - base,
     )
 
 
+cdef Table absent(Py_ssize_t count):
+    """Return empty slices, for headers without a value."""
+    cdef Table table = Table()
+    for _ in range(count):
+        table.add(0, 0)
+    return table
+
+
 cdef inline const char *match(
-    const Shape *known, const char *header, const char *end, const char **number
+    const Shape *known, const char *base, const char *at, const char *end, FrameSlice *values
 ) noexcept nogil:
     """Return the end of a frame's header if it has a shape, and NULL otherwise.
 
-    Also set `number` to the start of its sequence number, or to NULL.
+    Also set the values of those that the shape has; the others have been set for the header before.
     """
-    cdef const char *at = header + known.left_size
-    number[0] = NULL
-    if end - header < known.left_size or memcmp(header, known.left, known.left_size):
-        return NULL
-    if known.right == NULL:
-        return at
-    if end - at < SEQUENCE_KEY or memcmp(at, b',"s":', SEQUENCE_KEY):
-        return NULL
-    number[0] = at + SEQUENCE_KEY
-    at = end_of_number(number[0], end)
-    if at == NULL or end - at < known.right_size or memcmp(at, known.right, known.right_size):
-        return NULL
-    return at + known.right_size
+    cdef const char *text = known.text
+    cdef const char *value_end
+    cdef const Part *part = known.parts
+    while True:
+        if end - at < part.size or memcmp(at, text, part.size):
+            return NULL
+        at += part.size
+        if part.value == END:
+            return at
+        value_end = end_of_value(part.value, at, end)
+        if value_end == NULL:
+            return NULL
+        values[part.value].start, values[part.value].size = at - base, value_end - at
+        at = value_end
+        text += part.size
+        part += 1
 
 
 cdef inline Py_ssize_t length_at(const uint8_t *at) noexcept nogil:
     return <Py_ssize_t> at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]
-
-
-cdef inline const char *end_of_number(const char *at, const char *end) noexcept nogil:
-    """Return the end of a number without leading zeros; NULL if none, or if too long."""
-    cdef const char *start = at
-    if at == end or at[0] == c'0':
-        return NULL
-    while at < end and c'0' <= at[0] <= c'9':
-        at += 1
-    return at if 0 < at - start <= MAX_DIGITS else NULL
-
-
-cdef inline const char *find_sequence_key(const char *header, const char *brace) noexcept nogil:
-    """Return where the last `,"s":` of a header begins; NULL if it has none."""
-    cdef const char *at = brace - SEQUENCE_KEY
-    while at >= header:
-        if at[0] == c',' and memcmp(at, b',"s":', SEQUENCE_KEY) == 0:
-            return at
-        at -= 1
-    return NULL
-
-
-cdef inline uint64_t hash_of(
-    const char *left, Py_ssize_t left_size, const char *right, Py_ssize_t right_size
-) noexcept nogil:
-    cdef uint64_t hashed = mix(left, left_size, 0)
-    return hashed if right == NULL else mix(right, right_size, hashed)
 
 
 cdef inline uint64_t mix(const char *at, Py_ssize_t size, uint64_t hashed) noexcept nogil:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
-    from amperage.wire.header_template import FrameBatch
+    from amperage.wire.frame_batches import FrameBatch
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_batches import FrameBatch
     from amperage.wire.framing import Frame, FrameSource
-    from amperage.wire.header_template import FrameBatch
     from server.engine.commands.publish_batches import PublishBatcher
     from server.engine.commands.publish_fast_path import ExecuteCallback
 

@@ -16,11 +16,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from server.replication.core.columns import by_value
-from server.storage.journal.write.blocks import of_one, part_of
+from server.storage.journal.write.blocks import each, of_one, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError, cleaning_paused
-from server.topics.journaled_topic import refusal_of
+from server.topics.journaled_topic import JournaledTopic, lifetimes_of, refusal_of
 from server.topics.log_feed import RecordedBatch
 from server.topics.sow_registry import AllSettled
 from server.topics.sow_topic import SowTopic
@@ -28,8 +28,9 @@ from server.topics.topic_journal import append_publishes, encode_messages, unifo
 from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
+    from server.storage.journal.write.blocks import FieldColumn
     from server.topics.interleaved_delivery import InterleavedDelivery
-    from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
+    from server.topics.journaled_topic import JournaledSowTopic
     from server.topics.sow_registry import DurabilityWait
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.message_refusal import MessageRefusal
@@ -117,6 +118,7 @@ class _RecordShare:
             expiry_times(part_of(drafts.expires, begin, stop), time_ns),
             recorded.publisher,
             [recorded.numbers[index] for index in indexes],
+            drafts.correlation_ids[begin:stop],
         )
         problems = self.topic.apply_batch(records, envelope, is_silent=is_silent)
         return [(positions[begin + index], problem) for index, problem in problems]
@@ -146,9 +148,11 @@ class InterleavedPublishes:
         "_are_together",
         "_bodies",
         "_distinct_keys",
+        "_envelope",
         "_expirations",
         "_keys",
         "_log_bodies",
+        "_log_envelope",
         "_log_keys",
         "_log_rows",
         "_logged",
@@ -168,6 +172,10 @@ class InterleavedPublishes:
         keys: Sequence[int],
         bodies: Sequence[bytes],
     ) -> None:
+        key_by_topic: dict[PlainTarget, int] = {}
+        own_keys = {key: key_by_topic.setdefault(topics[key], key) for key in distinct_keys}
+        if len(key_by_topic) < len(own_keys):  # one for each topic suffices
+            distinct_keys, keys = [*key_by_topic.values()], [own_keys[key] for key in keys]
         self._topics = topics
         self._distinct_keys = distinct_keys
         self._keys = keys
@@ -191,98 +199,106 @@ class InterleavedPublishes:
             self._log_bodies = [bodies[row] for row in rows]
         self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
         self._sow_keys: list[int] = []  # of the messages for the log, if any has a record
-        self._expirations: list[int] = []  # likewise, their lifetimes in seconds
+        self._expirations: FieldColumn = 0  # likewise, their lifetimes in seconds
         self._subscribed_keys: set[int] = set()  # of the topics with recipients
         self._are_in_order = False  # whether messages are applied in their order
         self._are_together = False  # whether all topics' messages are delivered together
-
-    def logged_part(self, column: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the part of a column that belongs to messages for the log."""
-        if len(self._log_rows) == len(self._keys):
-            return column
-        return [column[row] for row in self._log_rows] if column else ()
 
     def prepare(self, delivery: InterleavedDelivery, envelope: Envelope) -> bool:
         """Prepare to publish the messages in one step; return whether that is possible.
 
         Args:
             delivery: the delivery that `publish` gets.
-            envelope: the publisher's metadata of the messages; its sequence numbers are those of
-                messages for the log.
+            envelope: the publisher's metadata of the messages.
         """
         logged = self._logged.values()
         if not all(topic.accepts_interleaved for topic in logged):
             return False
-        if logged and not next(iter(logged)).journal.is_batchable(envelope):
+        if not self._accepts_metadata(envelope):
             return False
+        self._envelope = self._log_envelope = envelope
+        if logged and len(self._log_rows) < len(self._keys):
+            self._log_envelope = envelope.select(self._log_rows)
+        if logged and not next(iter(logged)).journal.is_batchable(self._log_envelope):
+            return False
+        self._expirations = lifetimes_of(self._log_envelope)
         tables = [topic.table for topic in logged if topic.table is not None]
         if tables:
-            # Room is made for each key by itself, which may be another one of the same topic:
+            # Room is made for each topic by itself, of which a Pattern has several in one table:
             if len({*tables}) < len(tables):
                 return False
             try:
-                self._draft_records(envelope)
+                self._draft_records()
             except RecordStoreError:
                 return False
         self._subscribed_keys = subscribed = {
             key for key in self._distinct_keys if _is_heard(self._topics[key])
         }
-        if len({self._topics[key] for key in subscribed}) > 1 and not all(
-            map(self._is_plain, subscribed)
-        ):
+        if envelope.correlation_ids:
+            self._are_in_order = bool(subscribed)  # headers differ
+        elif len(subscribed) > 1 and not all(map(self._is_plain, subscribed)):
             self._are_together = subscribed.isdisjoint(self._record_topics) and delivery.prepare(
                 self._topics, [*subscribed], envelope
             )
             self._are_in_order = not self._are_together
         return True
 
-    def _draft_records(self, envelope: Envelope) -> None:
+    def _accepts_metadata(self, envelope: Envelope) -> bool:
+        """Return whether messages can have metadata of their own, if they have any."""
+        if not envelope.has_metadata_columns:
+            return True
+        topics = [self._topics[key] for key in self._distinct_keys]
+        if envelope.sow_keys and not all(isinstance(topic, SowTopic) for topic in topics):
+            return False  # the log has them; topics with records that are stored as they are do not
+        return all(topic.accepts_metadata for topic in topics)
+
+    def _draft_records(self) -> None:
         """Draft the records of the messages for the log.
 
         Raises:
             RecordStoreError: there is no room for all of them.
         """
         bodies, count = self._log_bodies, len(self._log_bodies)
-        self._sow_keys, self._expirations = [0] * count, [0] * count
+        self._sow_keys = [0] * count
+        expirations = [*each(self._expirations, count)]
         for key, positions in by_value(self._log_keys):
             topic = self._logged[key]
             if topic.table is None:
                 continue
+            envelope = self._log_envelope
+            if envelope.has_metadata_columns:
+                envelope = envelope.select(positions)
             records = topic.draft_publishes([bodies[position] for position in positions], envelope)
             self._shares[key] = _RecordShare(topic, positions, records)
             for index, position in enumerate(positions):
                 self._sow_keys[position] = records.keys[index]
-                self._expirations[position] = -(-of_one(records.expires, index) // NANOSECONDS)
+                expirations[position] = -(-of_one(records.expires, index) // NANOSECONDS)
+        self._expirations = expirations if any(expirations) else 0
 
-    def publish(
-        self, delivery: InterleavedDelivery, envelope: Envelope
-    ) -> Sequence[MessageRefusal]:
+    def publish(self, delivery: InterleavedDelivery) -> Sequence[MessageRefusal]:
         """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
         refusals: list[MessageRefusal] = []
         with cleaning_paused([share.topic.table.store for share in self._shares.values()]):
-            done = self._publish_logged(delivery, envelope, refusals) if self._logged else 0
+            done = self._publish_logged(delivery, refusals) if self._logged else 0
             if done < len(self._keys):
-                self._apply(done, len(self._keys), None, delivery, envelope, refusals)
+                self._apply(done, len(self._keys), None, delivery, refusals)
         for share in self._shares.values():
             share.topic.finish_batch()
         if self._record_topics:
-            self._publish_unlogged_records(envelope, refusals)
+            self._publish_unlogged_records(refusals)
         refusals.sort(key=_POSITION)
         return refusals
 
-    def _publish_logged(
-        self, delivery: InterleavedDelivery, envelope: Envelope, refusals: list[MessageRefusal]
-    ) -> int:
+    def _publish_logged(self, delivery: InterleavedDelivery, refusals: list[MessageRefusal]) -> int:
         """Publish messages up to the last one that is refused, or else all.
 
         Returns:
             The position reached.
         """
-        rows, logged = self._log_rows, self._logged
+        rows, logged, envelope = self._log_rows, self._logged, self._log_envelope
         handles = {key: topic.journal.publish_handles(envelope) for key, topic in logged.items()}
         journal = next(iter(logged.values())).journal
-        expirations = self._expirations if any(self._expirations) else 0
-        entries = encode_messages(self._log_bodies, envelope, expirations)
+        entries = encode_messages(self._log_bodies, envelope, self._expirations)
         start = reached = 0
         while start < len(rows):
             done = append_publishes(
@@ -294,7 +310,8 @@ class InterleavedPublishes:
             if done.txids:
                 bookmarks = journal.bookmark_parts(envelope, start, done.txids)
                 recorded = _Recorded(start, end, done.txids, done.timestamp, *bookmarks)
-            self._apply(reached, until, recorded, delivery, envelope, refusals)
+            self._envelope.received_s = envelope.received_s
+            self._apply(reached, until, recorded, delivery, refusals)
             if done.problem is not None:
                 refused = logged[self._log_keys[end]].refuse_message(end, done.problem, envelope)
                 refusals.append(refused._replace(position=until))
@@ -308,32 +325,31 @@ class InterleavedPublishes:
         until: int,
         recorded: _Recorded | None,
         delivery: InterleavedDelivery,
-        envelope: Envelope,
         refusals: list[MessageRefusal],
     ) -> None:
         """Apply and deliver a range of the batch, of whose messages some have been recorded."""
         failures: list[tuple[int, RecordStoreError]] = []
         subscribed = self._subscribed_keys
         if recorded is not None:
-            self._notify_feeds(recorded, envelope)
+            self._notify_feeds(recorded)
             for key, share in self._shares.items():
                 if not (self._are_in_order and key in subscribed):
                     failures += share.apply(
                         recorded.start,
                         recorded.end,
                         recorded,
-                        envelope,
+                        self._log_envelope,
                         is_silent=self._are_together,
                     )
         if self._are_in_order:
-            self._apply_in_order(begin, until, recorded, envelope, failures, refusals)
+            self._apply_in_order(begin, until, recorded, failures, refusals)
         elif self._are_together:
-            self._deliver_together(begin, until, failures, delivery, envelope)
+            self._deliver_together(begin, until, failures, delivery)
         elif begin < until and any(self._is_plain(key) for key in subscribed):
             plain = [key for key in self._distinct_keys if self._is_plain(key)]
             topics = cast("Sequence[Topic]", self._topics)
             keys, bodies = self._keys[begin:until], self._bodies[begin:until]
-            delivery.deliver(topics, plain, keys, bodies, envelope)
+            delivery.deliver(topics, plain, keys, bodies, self._envelope)
         rows = self._log_rows
         refusals += [refusal_of(rows[position], problem) for position, problem in failures]
 
@@ -342,23 +358,25 @@ class InterleavedPublishes:
         begin: int,
         until: int,
         recorded: _Recorded | None,
-        envelope: Envelope,
         failures: list[tuple[int, RecordStoreError]],
         refusals: list[MessageRefusal],
     ) -> None:
         """Apply and deliver the messages of a range, one batch of a topic after the other."""
-        topics, rows = self._topics, self._log_rows
+        topics, rows, bodies, envelope = self._topics, self._log_rows, self._bodies, self._envelope
         for at, end, key in uniform_ranges(self._keys, begin, until):
             if key not in self._subscribed_keys:
                 continue
+            topic = topics[key]
             if key in self._record_topics:
-                refusals += _publish_rows(topics[key], range(at, end), self._bodies, envelope)
+                refusals += _publish_rows(topic, range(at, end), bodies, envelope)
+            elif isinstance(topic, JournaledTopic):
+                topic.deliver_part(bodies, at, end, envelope)
             elif key not in self._shares:
-                cast("Topic", topics[key]).deliver(self._bodies[at:end], envelope)
+                cast("Topic", topic).deliver(bodies[at:end], envelope)
             elif recorded is not None:
                 own = bisect_left(rows, at), bisect_left(rows, end)
                 share = self._shares[key]
-                failures += share.apply(*own, recorded, envelope, is_silent=False)
+                failures += share.apply(*own, recorded, self._log_envelope, is_silent=False)
 
     def _deliver_together(
         self,
@@ -366,7 +384,6 @@ class InterleavedPublishes:
         until: int,
         failures: Sequence[tuple[int, RecordStoreError]],
         delivery: InterleavedDelivery,
-        envelope: Envelope,
     ) -> None:
         """Deliver a range of the batch, whose records have been put, to all its recipients."""
         rows, keys = self._log_rows, [*self._keys[begin:until]]
@@ -382,28 +399,25 @@ class InterleavedPublishes:
             keys,
             self._bodies[begin:until],
             sow_keys[begin:until],
-            envelope,
+            self._envelope,
         )
 
     def _is_plain(self, key: int) -> bool:
         """Return whether a topic has no records."""
         return key not in self._shares and key not in self._record_topics
 
-    def _publish_unlogged_records(self, envelope: Envelope, refusals: list[MessageRefusal]) -> None:
+    def _publish_unlogged_records(self, refusals: list[MessageRefusal]) -> None:
         """Publish messages to topics with records that are not in the log, each topic's at once.
 
         Those that have been published in their order are left out.
         """
         done = self._subscribed_keys if self._are_in_order else ()
-        topics = {key: topic for key, topic in self._record_topics.items() if key not in done}
-        rows_by_topic: dict[SowTopic, list[int]] = {}  # several keys may be of one topic
-        for row, key in enumerate(self._keys):
-            if key in topics:
-                rows_by_topic.setdefault(topics[key], []).append(row)
-        for topic, rows in rows_by_topic.items():
-            refusals += _publish_rows(topic, rows, self._bodies, envelope)
+        for key, topic in self._record_topics.items():
+            if key not in done:
+                rows = [row for row, own_key in enumerate(self._keys) if own_key == key]
+                refusals += _publish_rows(topic, rows, self._bodies, self._envelope)
 
-    def _notify_feeds(self, recorded: _Recorded, envelope: Envelope) -> None:
+    def _notify_feeds(self, recorded: _Recorded) -> None:
         """Notify the feeds of messages recorded in one step, each of all its topic's at once.
 
         A feed of several topics is notified in the order of the log.
@@ -425,13 +439,13 @@ class InterleavedPublishes:
                     RecordedBatch(
                         journal.topic.name,
                         [self._log_bodies[first + index] for index in indexes],
-                        envelope,
+                        self._log_envelope,
                         [recorded.txids[index] for index in indexes],
                         recorded.timestamp_us,
                         recorded.publisher,
                         [recorded.numbers[index] for index in indexes],
                         [self._sow_keys[first + index] for index in indexes] if has_records else (),
-                        self._expirations[first + indexes[0]] if has_records else 0,
+                        of_one(self._expirations, first + indexes[0]) if has_records else 0,
                     )
                 )
 
@@ -458,5 +472,7 @@ def _publish_rows(
     topic: PlainTarget, rows: Sequence[int], bodies: Sequence[bytes], envelope: Envelope
 ) -> Iterator[MessageRefusal]:
     """Publish some messages of a batch, and yield those that are refused."""
+    if envelope.has_metadata_columns:
+        envelope = envelope.select(rows)
     for refusal in topic.publish([bodies[row] for row in rows], envelope):
         yield refusal._replace(position=rows[refusal.position])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from amperage.wire.header import json_text
 from server.replication.core.columns import pick_values
 from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnavailableError
-from server.storage.journal.write.blocks import map_column, part_of
+from server.storage.journal.write.blocks import FieldColumn, map_column, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import (
     NANOSECONDS,
@@ -93,6 +93,7 @@ class JournaledTopic(Topic):
             len(bodies) >= _MIN_RUN
             and not self._unbatched_subscriptions
             and not self._filters.needs_context
+            and not envelope.sow_keys
             and self.journal.is_batchable(envelope)
         ):
             return self._publish_batch(bodies, envelope)
@@ -111,21 +112,28 @@ class JournaledTopic(Topic):
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
         refusals: list[MessageRefusal] = []
-        entries = encode_messages(bodies, envelope, envelope.lifetimes or 0)
+        entries = encode_messages(bodies, envelope, lifetimes_of(envelope))
         start = 0
         while start < len(bodies):
             appended = self.journal.append_messages(envelope, entries, start)
             end = appended.end
-            if self._subscriptions and envelope.correlation_ids:
-                for index in range(start, end):
-                    self.deliver((bodies[index],), envelope.for_message(index))
-            elif self._subscriptions and end > start:
-                self.deliver(bodies[start:end], envelope)
+            if self._subscriptions:
+                self.deliver_part(bodies, start, end, envelope)
             if appended.problem is not None:
                 refusals.append(self.refuse_message(end, appended.problem, envelope))
                 end += 1
             start = end
         return refusals
+
+    def deliver_part(
+        self, bodies: Sequence[bytes], start: int, end: int, envelope: Envelope
+    ) -> None:
+        """Deliver the messages of a batch from `start` to before `end`, which may be none."""
+        if envelope.correlation_ids:
+            for position in range(start, end):
+                self.deliver((bodies[position],), envelope.for_message(position))
+        elif start < end:
+            self.deliver(bodies[start:end], envelope)
 
     @property
     def accepts_interleaved(self) -> bool:
@@ -277,7 +285,7 @@ class JournaledSowTopic(SowTopic):
 
         Args:
             bodies: the messages.
-            envelope: the publisher's metadata of the messages.
+            envelope: the publisher's metadata of these messages.
 
         Returns:
             The records, for which there is room, with lifetimes in place of expiry times, and
@@ -287,9 +295,17 @@ class JournaledSowTopic(SowTopic):
             RecordStoreError: there is no room for all of them.
         """
         sow = self._sow
-        sow.table.ensure_space_for_batch(self.name, bodies, ())
-        keys = sow.key_numbers(bodies, self.name)
-        return SowRecordBatch(self.name, keys, bodies, (), 0, self._expiry_times(envelope, 0))
+        correlation_ids = envelope.correlation_ids
+        sow.table.ensure_space_for_batch(self.name, bodies, correlation_ids)
+        return SowRecordBatch(
+            self.name,
+            sow.key_numbers(bodies, self.name),
+            bodies,
+            (),
+            0,
+            self._expiry_times(envelope, 0),
+            correlation_ids=correlation_ids,
+        )
 
     def refuse_message(
         self, position: int, problem: Exception, envelope: Envelope
@@ -482,6 +498,11 @@ class JournaledSowTopic(SowTopic):
 def refusal_of(position: int, problem: Exception) -> MessageRefusal:
     """Return the refusal of a message with a problem that has been recorded or noted."""
     return MessageRefusal(position, REASONS[type(problem)], str(problem))
+
+
+def lifetimes_of(envelope: Envelope) -> FieldColumn:
+    """Return the lifetimes of messages without records in seconds, 0 for no limit."""
+    return [seconds or 0 for seconds in envelope.lifetimes] or 0
 
 
 def _in_seconds(lifetime: int) -> int:

@@ -26,6 +26,9 @@ ELEMENTS: Final = """
     <FileName>kept.sow</FileName><Expiration>1h</Expiration>
   </Topic>
   <Topic>
+    <Name>mixed/given</Name><MessageType>json</MessageType><FileName>given.sow</FileName>
+  </Topic>
+  <Topic>
     <Name>patterns</Name><MessageType>json</MessageType><Key>/id</Key>
     <Pattern>^mixed/pattern</Pattern><FileName>pattern.sow</FileName>
   </Topic>
@@ -61,7 +64,13 @@ ELEMENTS: Final = """
 """
 server = module_server(ELEMENTS)
 
-LOGGED_RECORDS: Final = ("mixed/records", "mixed/kept", "mixed/pattern1", "mixed/pattern2")
+LOGGED_RECORDS: Final = (
+    "mixed/records",
+    "mixed/kept",
+    "mixed/given",
+    "mixed/pattern1",
+    "mixed/pattern2",
+)
 STORED: Final = ("stored/a", "stored/b", "stored/c", "stored/d")
 RECORDS: Final = (*LOGGED_RECORDS, *STORED)
 LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", *LOGGED_RECORDS, "mixed/jobs", "own", "several")
@@ -88,12 +97,16 @@ class Publish(NamedTuple):
         topic: where to.
         sequence: its number; 0 for none.
         correlation_id: its correlation id, empty for none.
+        sow_key: its SOW key, empty for none.
+        lifetime: in seconds, 0 for none.
         is_turned: whether the keys of its header are in the reverse order.
     """
 
     topic: str
     sequence: int
     correlation_id: str
+    sow_key: str
+    lifetime: int
     is_turned: bool
 
     def frame(self, acks: str, body: bytes) -> bytes:
@@ -101,6 +114,10 @@ class Publish(NamedTuple):
         header: dict[str, Any] = {"c": "publish", "t": self.topic}
         if self.correlation_id:
             header["x"] = self.correlation_id
+        if self.sow_key:
+            header["k"] = self.sow_key
+        if self.lifetime:
+            header["e"] = self.lifetime
         if self.sequence:
             header |= {"s": self.sequence, "a": acks} if acks else {"s": self.sequence}
         keys = reversed(header) if self.is_turned else header
@@ -116,13 +133,23 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
         topics = [*logged, *draw(st.sampled_from([(), *OTHERS]))] or ["plain/x", "plain/y"]
     steps = [1, 1, 1, 1, 1, 1, 2, 7, 0, -3] if draw(st.booleans()) else [1, 2]
     is_numbered, sequence = draw(st.booleans()), 0
+    rare, usual = st.just(()), st.sampled_from([(), (), (), (1,), (1, 2, 3)])
+    metadata = draw(st.sampled_from([rare, usual]))  # the values that a header has
     made: list[Publish] = []
-    for _ in range(draw(st.integers(10, 60))):
+    for number in range(draw(st.integers(10, 60))):
         sequence = max(sequence + draw(st.sampled_from(steps)), 1)
-        mark = "m" if draw(st.integers(0, 19)) == 7 else ""
-        topic = draw(st.sampled_from(topics))
-        turned = draw(st.sampled_from([False, False, True]))
-        made.append(Publish(topic, sequence if is_numbered else 0, mark, turned))
+        values = draw(metadata)
+        mark = f"m{number}" if 1 in values else "m" if draw(st.integers(0, 19)) == 7 else ""
+        made.append(
+            Publish(
+                draw(st.sampled_from(topics)),
+                sequence if is_numbered else 0,
+                mark,
+                draw(st.sampled_from(["7", "key", "}"])) if 2 in values else "",
+                3600 if 3 in values else 0,
+                draw(st.sampled_from([False, False, True])),
+            )
+        )
     return made
 
 
@@ -208,7 +235,7 @@ def play(
             read(everything, "plain/x"),
             read(some, "mixed/b"),
             logged(server, run),
-            bodies_of(server, run, RECORDS, orderby="/id"),
+            bodies_of(server, run, RECORDS, orderby="/id,/n"),
             bodies_of(server, run, QUEUES),
         )
 
@@ -294,6 +321,6 @@ def test_headers_of_one_topic_may_have_their_keys_in_any_order(
     server: RunningServer, topics: tuple[str, ...], heard: str
 ) -> None:
     """Messages of a topic keep their order, though their headers differ."""
-    made = [Publish(topics[n % 2], 0, "", is_turned=n // 2 % 2 == 0) for n in range(80)]
+    made = [Publish(topics[n % 2], 0, "", "", 0, n // 2 % 2 == 0) for n in range(80)]
     together = play(server, made, "", heard, at_once=True, bookmarks=False)
     assert together == play(server, made, "", heard, at_once=False, bookmarks=False)

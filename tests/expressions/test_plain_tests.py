@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amperage.wire.frame_splitter import HeaderShapes, split_known
-from amperage.wire.framing import frame
 from server.expressions import ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.backends.plain_tests import plain_tests
@@ -24,6 +22,7 @@ from server.message_types.bulk import (
 from server.message_types.json_type import JsonType
 from tests.expressions.cases import FUNCTIONS, good_cases
 from tests.message_types.bodies import message_type
+from tests.support.frame_slices import bodies_in_stream
 
 JSON = message_type("json")
 LAST_WINS = message_type("json", EarlyTerminationOptimization=["false"])
@@ -112,12 +111,9 @@ def test_what_is_decided_is_what_matches(
     outcomes = decided(trees, given)
     for body, outcome in zip(given, outcomes, strict=True):
         assert outcome in (UNDECIDED, matched(trees, body))
-    stream = b"".join(frame(b"{}", body) for body in given)
-    places, _, _, end = split_known(
-        stream + bytes([next_length, 44, 34]), 0, HeaderShapes([b"{}"]), 10_000
-    )
-    assert (list(places), end) == (given, len(stream))
-    in_place = decided(trees, places)
+    slices = bodies_in_stream(given, behind=bytes([next_length, 44, 34]))
+    assert list(slices) == given
+    in_place = decided(trees, slices)
     assert in_place[:-1] == outcomes[:-1]
     assert in_place[-1] in (UNDECIDED, outcomes[-1])
 

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amperage.wire.frame_slices import (
-    FrameSlices,
     HeaderParts,
     framed,
     framed_by_key,
     framed_for,
     framed_for_each,
 )
-from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import frame
+from tests.support.frame_slices import bodies_in_stream
 
-HEADER = b'{"c":"p","t":"a"}'
 BODIES = st.lists(st.binary(max_size=30) | st.just(b"x" * 20))
-
-
-def slices_of(bodies: Sequence[bytes]) -> FrameSlices:
-    stream = b"".join(frame(HEADER, body) for body in bodies)
-    places, digits, keys, end = split_known(stream, 0, HeaderShapes([HEADER]), 1000)
-    assert (len(digits), keys, end) == (0, 0, len(stream))
-    return places
 
 
 @given(BODIES, st.slices(8), st.slices(8), st.integers(-9, 9), st.booleans())
@@ -35,7 +24,7 @@ def test_places_are_like_a_list(
     bodies: list[bytes], part: slice, of_that: slice, number: int, made: bool
 ) -> None:
     """Whether objects have been made of them, or not."""
-    places = slices_of(bodies)
+    places = bodies_in_stream(bodies)
     if made:
         assert list(places) == bodies
     some, expected = places[part], bodies[part]
@@ -57,7 +46,7 @@ def test_frames_have_heads_that_say_their_lengths(
 ) -> None:
     some = bodies[part]
     expected = [frame(b'%b,"l":%d%b' % (left, len(body), right), body) for body in some]
-    for given_as in (some, tuple(some), slices_of(bodies)[part]):
+    for given_as in (some, tuple(some), bodies_in_stream(bodies)[part]):
         assert framed(given_as, left, right) == b"".join(expected)
 
 
@@ -66,7 +55,7 @@ def test_frames_for_one_subscription_each(
     bodies: list[bytes], data: st.DataObject, as_places: bool
 ) -> None:
     ids = [data.draw(st.none() | st.sampled_from(["1", "s-22", "\N{SNOWMAN}"])) for _ in bodies]
-    given_ = slices_of(bodies) if as_places else bodies
+    given_ = bodies_in_stream(bodies) if as_places else bodies
     lefts = [data.draw(st.sampled_from([b'{"c":"p","t":"a"', b'{"c":"p"'])) for _ in bodies]
     keys = b',"bm":"1|2|"'
     frames = framed_for_each(ids, given_, lefts, keys)
@@ -113,7 +102,10 @@ def test_frames_with_headers_of_several_kinds(
         if key in kinds
     ]
     frames, count = framed_by_key(
-        slices_of(bodies) if as_places else bodies, keys, parts, sow_keys if with_sow_keys else []
+        bodies_in_stream(bodies) if as_places else bodies,
+        keys,
+        parts,
+        sow_keys if with_sow_keys else [],
     )
     assert (frames, count, len(parts)) == (b"".join(expected), len(expected), len(kinds))
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.frame_batches import FrameBatch, HeaderColumns
 from amperage.wire.frame_splitter import HeaderShapes, split_known
 from amperage.wire.framing import FrameReader, frame
-from amperage.wire.header_template import FrameBatch, HeaderShape, split_at_sequence
 
 HEADERS = [
     b'{"c":"publish","t":"a"}',
@@ -19,26 +22,32 @@ HEADERS = [
     b'{"c":"publish","t":"ab","s":%d,"a":"processed"}',
     b'{"c":"publish","t":",\\"s\\":","s":%d}',
     b'{"s":%d}',
+    b'{"s":%d,"x":"%d","c":"p","e":%d}',
+    b'{"x":"a}b,{","k":"%d","c":"p","t":"a"}',
+    b'{"k":"\\"","c":"p","t":"a"}',
+    b'{"e":0,"t":",","x":"%d"}',
+    b'{"e":00,"x":"","k":"{"}',
     b'{"c":"publish","t":"a}b","s":%d}',
     b'{"c":"publish","t":"a}b"}',
     b'{"c":"publish","t":"a","s":%d,"s":7}',
     b'{"c":"publish","t":"a","s":0%d}',
+    b'{"c":"publish","t":"a","s":%d ,"e":7}',
     b"{}",
 ]
 NUMBERS = st.integers(0, 10**19) | st.integers(1, 50)
 MESSAGES = st.lists(
     st.tuples(st.sampled_from(HEADERS), NUMBERS, st.binary(max_size=9), st.integers(1, 3))
 )
+VALUE = re.compile(rb'(?<=[{,]"[sxke]":)("[^"\\]+"|[0-9]+)')
 
 
-def shape_of(header: bytes) -> HeaderShape:
-    left, digits, right = split_at_sequence(header)
-    return (left, right) if digits else header
+def filled(header: bytes, number: int) -> bytes:
+    return header.replace(b"%d", b"%d" % number)
 
 
 def encoded(messages: Sequence[tuple[bytes, int, bytes, int]]) -> list[tuple[bytes, bytes]]:
     return [
-        (header % number if b"%d" in header else header, body)
+        (filled(header, number), body)
         for header, number, body, times in messages
         for _ in range(times)
     ]
@@ -53,47 +62,101 @@ def test_frames_up_to_the_first_with_another_header(
 ) -> None:
     """The same as those that are split off one by one, wherever the stream is cut."""
     frames = encoded(messages)
-    shapes = [shape_of(header % 1 if b"%d" in header else header) for header in known]
-    table = HeaderShapes(shapes)
+    table = HeaderShapes()
+    for header in known:
+        table.add(filled(header, 1))
     stream = b"".join(frame(*one) for one in frames)
     cut = data.draw(st.integers(0, len(stream)))
-    bodies, digits, keys, end = split_known(stream[:cut], 0, table, limit)
-    batch = FrameBatch(table.shapes, keys, digits, bodies)
+    headers, bodies, values, keys, end = split_known(stream[:cut], 0, table, limit)
+    columns = HeaderColumns(*values)
+    batch = FrameBatch(table.generation, keys, headers, columns, bodies)
     count = len(bodies)
     assert list(batch.frames()) == frames[:count]
     assert stream[:end] == b"".join(frame(*one) for one in frames[:count])
     one_by_one = FrameReader(limit=limit).feed(stream[:cut])
     if count < len(one_by_one):
         header, _ = one_by_one[count]
-        assert b"}" in header[:-1] or shape_of(header) not in shapes
+        assert table.find(header)[0] < 0
+    for row, (header, _) in enumerate(frames[:count]):
+        key, *found = table.find(header)
+        assert key == (keys if isinstance(keys, int) else keys[row])
+        assert [column[row] if len(column) else b"" for column in columns] == found
     start, most = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9))
-    assert list(batch.part(start, most).frames()) == frames[:count][start : start + most]
+    part = batch.part(start, most)
+    assert list(part.frames()) == frames[:count][start : start + most]
+    assert [len(column) in (0, len(part.bodies)) for column in part.values] == [True] * 4
+
+
+@given(st.sampled_from(HEADERS), NUMBERS, st.sampled_from(HEADERS), NUMBERS)
+def test_headers_of_one_shape_differ_by_plain_values_only(
+    header: bytes, number: int, other: bytes, other_number: int
+) -> None:
+    header, other = filled(header, number), filled(other, other_number)
+    table = HeaderShapes()
+    key = table.add(header)
+    found, *values = table.find(header)
+    assert found == key
+    if key >= 0:
+        decoded = json.loads(header.replace(b":00,", b":0,"))
+        for name, value in zip("sxke", values, strict=True):
+            assert not value or value.decode() == str(decoded[name])
+        if table.find(other)[0] == key:
+            assert VALUE.sub(b"", header) == VALUE.sub(b"", other)
+
+
+@pytest.mark.parametrize(
+    ("header", "values"),
+    [
+        (b'{"c":"p","s":12,"x":"id","k":"key","e":30}', (b"12", b"id", b"key", b"30")),
+        (b'{"e":0,"k":"}","x":"{,","s":1,"c":"p"}', (b"1", b"{,", b"}", b"0")),
+        (b'{"s":0}', (b"", b"", b"", b"")),
+        (b'{"s":1234567890123456789}', (b"", b"", b"", b"")),
+        (b'{"x":"\\u0041","e":1234567890}', (b"", b"", b"", b"")),
+        (b'{"x":"\xc3\xa9","k":7,"e":"1","s":1.5}', (b"", b"", b"", b"")),
+        (b'{"o":"x","t":",","s":5}', (b"5", b"", b"", b"")),
+    ],
+)
+def test_values_are_plain(header: bytes, values: tuple[bytes, ...]) -> None:
+    table = HeaderShapes()
+    assert table.add(header) == 0
+    assert table.find(header) == (0, *values)
+
+
+@pytest.mark.parametrize(
+    "header", [b'{"s":1,"s":1}', b'{"x":"a","x":"b"}', b'{"t":"}"}', b"{", b"", b"{}}"]
+)
+def test_some_headers_cannot_be_known(header: bytes) -> None:
+    table = HeaderShapes()
+    assert (table.add(header), len(table)) == (-1, 0)
+    assert table.find(header) == (-1, b"", b"", b"", b"")
 
 
 @given(MESSAGES)
 def test_frames_of_one_shape_share_its_key(
     messages: list[tuple[bytes, int, bytes, int]],
 ) -> None:
-    table = HeaderShapes(map(shape_of, (header for header, _ in encoded(messages))))
+    table = HeaderShapes()
+    for header, _ in encoded(messages):
+        table.add(header)
     frames = [(b'{"c":"publish","t":"a","s":%d}' % (number + 1), b"1") for number in range(5)]
-    key = table.add(shape_of(frames[0][0]))
+    key = table.add(frames[0][0])
     stream = b"".join(frame(*one) for one in frames)
-    assert split_known(stream, 0, table, 1000)[2] == key
+    assert split_known(stream, 0, table, 1000)[3] == key
 
 
 def test_shapes_have_indexes_until_they_are_forgotten() -> None:
     table = HeaderShapes()
-    many = [(b'{"t":"%d"' % number, b"}") for number in range(3000)]
-    assert [table.add(shape) for shape in many] == list(range(3000))
-    assert [table.index(shape) for shape in many] == list(range(3000))
+    many = [b'{"t":"%d","s":5}' % number for number in range(3000)]
+    assert [table.add(header) for header in many] == list(range(3000))
+    assert [table.find(header)[0] for header in many] == list(range(3000))
     assert table.add(many[7]) == 7
-    stream = b"".join(frame(left + b',"s":5' + right) for left, right in many)
-    bodies, digits, keys, end = split_known(stream, 0, table, 1000)
+    stream = b"".join(map(frame, many))
+    headers, bodies, values, keys, end = split_known(stream, 0, table, 1000)
     assert not isinstance(keys, int)
     assert (len(bodies), list(keys), end) == (3000, list(range(3000)), len(stream))
-    assert list(digits) == [b"5"] * 3000
-    before = table.shapes
+    assert (list(headers), list(values[0])) == (many, [b"5"] * 3000)
+    before = table.generation
     table.clear()
-    assert (len(table), table.index(many[0]), list(before)) == (0, -1, many)
-    assert split_known(stream, 0, table, 1000)[3] == 0
+    assert (len(table), table.find(many[0])[0], table.generation > before) == (0, -1, True)
+    assert split_known(stream, 0, table, 1000)[4] == 0
     assert table.add(many[8]) == 0

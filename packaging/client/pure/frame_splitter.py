@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from amperage.wire.header_template import HeaderShape
+from collections.abc import Sequence
 
 
 class HeaderShapes:
     """The known shapes of headers: none."""
 
-    shapes: Sequence[HeaderShape] = ()
-
-    def __init__(self, shapes: Iterable[HeaderShape] = ()) -> None:
-        pass
+    generation = 0
 
     def __len__(self) -> int:
         return 0
@@ -23,11 +16,11 @@ class HeaderShapes:
     def clear(self) -> None:
         """Do nothing."""
 
-    def index(self, shape: HeaderShape) -> int:  # noqa: ARG002 - as in frame_splitter.pyi
-        """Return -1: a shape is unknown."""
-        return -1
+    def find(self, header: bytes) -> tuple[int, bytes, bytes, bytes, bytes]:  # noqa: ARG002 - as in frame_splitter.pyi
+        """Return -1 and no values: the shape is unknown."""
+        return -1, b"", b"", b"", b""
 
-    def add(self, shape: HeaderShape) -> int:  # noqa: ARG002 - as above
+    def add(self, header: bytes) -> int:  # noqa: ARG002 - as above
         """Return -1: no shape is added."""
         return -1
 
@@ -37,6 +30,6 @@ def split_known(
     start: int,
     shapes: HeaderShapes,  # noqa: ARG001 - as above
     limit: int,  # noqa: ARG001 - as above
-) -> tuple[Sequence[bytes], Sequence[bytes], int | Sequence[int], int]:
+) -> tuple[Sequence[bytes], Sequence[bytes], tuple[Sequence[bytes], ...], int | Sequence[int], int]:
     """Return no frames, and the start."""
-    return (), (), 0, start
+    return (), (), ((), (), (), ()), 0, start

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
-from amperage.wire.header_template import SEQUENCE_KEY, split_at_sequence
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -64,8 +63,8 @@ class SequencedAcks:
         around = [b""]
         for ack in self._ack_types:
             header = Header("ack", sequence=int(digits), acks=ack, status="success")
-            left, _, right = split_at_sequence(frame(encode_header(header)))
-            around[-1] += left + SEQUENCE_KEY
+            left, key, right = frame(encode_header(header)).partition(b',"s":%b' % digits)
+            around[-1] += left + key.removesuffix(digits)
             around.append(right)
         return around
 

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from amperage.wire.frame_batches import HeaderColumns
 from amperage.wire.header import Header
-from amperage.wire.header_template import MessageMetadata
 from amperage.wire.sequences import numbers_of
 from server.engine.commands.acks import SequencedAcks, fail_sequences
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
-    NO_METADATA,
     PublishHeader,
     PublishHeaderCache,
     make_publish_header,
@@ -89,82 +88,92 @@ class PublishBatcher:
         self._drop_stale_headers()
         if isinstance(topic, QueueTopic):
             topic = topic.publish_target
-        sequence = header.sequence
-        metadata = MessageMetadata(header.correlation_id, header.sow_key, header.expiration)
         publish = make_publish_header(
             topic,
             acks,
-            is_numbered=sequence is not None,
+            is_numbered=header.sequence is not None,
             has_log=self._session.engine.transaction_log is not None,
-            has_metadata=metadata != NO_METADATA,
         )
-        self.header_cache.add_header(data, sequence, metadata, publish)
+        values = (header.sequence, header.correlation_id, header.sow_key, header.expiration)
+        self.header_cache.add_header(data, values, publish)
 
     def publish(
         self,
         header: PublishHeader,
         keys: Sequence[int] | None,
         bodies: Sequence[bytes],
-        sequences: Sequence[bytes],
-        metadata: Sequence[MessageMetadata],
+        values: HeaderColumns,
     ) -> None:
         """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
         session.ack_header_cache.acknowledge_collected()  # those of commands before these
         session.command = "publish"
         if keys is not None:
-            self._publish_interleaved(header, keys, bodies, sequences)
+            self._publish_interleaved(header, keys, bodies, values)
             return
-        topic = header.topic
-        if metadata:
-            refusals = self._publish_with_metadata(topic, bodies, sequences, metadata)
-            self._send_acks((header,), sequences, refusals, topic.when_settled, topic.is_journaled)
-            return
-        if not topic.accepts_slices:
-            bodies = list(bodies)  # the topic reads each by itself, and retains some
+        topic, sequences = header.topic, values.sequences
         if topic.is_journaled:
-            envelope = Envelope(session, session.last_input_s)
-            envelope.sequences = numbers_of(sequences)
             self.has_journaled = True
         else:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
-            envelope = self._unrecorded_envelope()
-        refusals = topic.publish(bodies, envelope)
+        if values.has_metadata and not (topic.accepts_metadata and len(bodies) > 1):
+            refusals = self._publish_one_by_one(topic, bodies, values)
+        else:
+            if not topic.accepts_slices:
+                bodies = list(bodies)  # the topic reads each by itself, and retains some
+            envelope = self._make_envelope(values, is_recorded=topic.is_journaled)
+            refusals = topic.publish(bodies, envelope)
         self._send_acks((header,), sequences, refusals, topic.when_settled, topic.is_journaled)
 
-    def _unrecorded_envelope(self) -> Envelope:
-        """Return the envelope of messages that are not recorded, the same within a slice."""
-        if self._envelope is None:
-            self._envelope = Envelope(self._session, self._session.last_input_s)
-        return self._envelope
+    def _make_envelope(self, values: HeaderColumns, *, is_recorded: bool) -> Envelope:
+        """Return the envelope of a batch.
+
+        Args:
+            values: the values of its headers.
+            is_recorded: whether any of its messages goes into the transaction log.
+        """
+        session = self._session
+        if not (is_recorded or values.has_metadata):  # the same within a slice
+            if self._envelope is None:
+                self._envelope = Envelope(session, session.last_input_s)
+            return self._envelope
+        envelope = Envelope(session, session.last_input_s)
+        if is_recorded:
+            envelope.sequences = numbers_of(values.sequences)
+        if values.correlation_ids:
+            envelope.correlation_ids = [text.decode() for text in values.correlation_ids]
+        if values.sow_keys:
+            envelope.sow_keys = [text.decode() for text in values.sow_keys]
+        if values.lifetimes:
+            envelope.lifetimes = [
+                lifetime(int(digits)) if digits else None for digits in values.lifetimes
+            ]
+        return envelope
 
     def _publish_interleaved(
         self,
         header: PublishHeader,
         keys: Sequence[int],
         bodies: Sequence[bytes],
-        sequences: Sequence[bytes],
+        values: HeaderColumns,
     ) -> None:
         """Publish messages to several topics; see `PublishHeader.interleave_key`."""
-        session, cache = self._session, self.header_cache
+        cache, sequences = self.header_cache, values.sequences
         distinct_keys = [*dict.fromkeys(keys)]
-        if cache.only_deliver:
+        if cache.only_deliver and not values.has_metadata:
             topics = cast("Sequence[Topic]", cache.topics)
-            envelope = self._unrecorded_envelope()
+            envelope = self._make_envelope(values, is_recorded=False)
             self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
             self._send_acks((header,), sequences, (), header.topic.when_settled, True)
             return
         targets = cast("Sequence[PlainTarget]", cache.topics)
         publishes = InterleavedPublishes(targets, distinct_keys, keys, bodies)
-        if publishes.is_logged:
-            envelope = Envelope(session, session.last_input_s)
-            envelope.sequences = numbers_of(publishes.logged_part(sequences))
-        else:
+        if not publishes.is_logged:
             sequences = list(sequences)  # as in `publish`
-            envelope = self._unrecorded_envelope()
+        envelope = self._make_envelope(values, is_recorded=publishes.is_logged)
         if publishes.prepare(self._delivery, envelope):
             self.has_journaled |= publishes.is_logged
-            refusals = publishes.publish(self._delivery, envelope)
+            refusals = publishes.publish(self._delivery)
             headers = [cache.headers[key] for key in keys] if refusals else (header,)
             self._send_acks(
                 headers,
@@ -175,43 +184,18 @@ class PublishBatcher:
             )
             return
         for start, end, key in uniform_ranges(keys, 0, len(keys)):
-            self.publish(cache.headers[key], None, bodies[start:end], sequences[start:end], ())
+            self.publish(cache.headers[key], None, bodies[start:end], values.part(start, end))
 
-    def _publish_with_metadata(
-        self,
-        topic: PublishTarget,
-        bodies: Sequence[bytes],
-        sequences: Sequence[bytes],
-        metadata: Sequence[MessageMetadata],
+    def _publish_one_by_one(
+        self, topic: PublishTarget, bodies: Sequence[bytes], values: HeaderColumns
     ) -> Sequence[MessageRefusal]:
-        """Publish messages with different metadata; those with SOW keys one by one."""
-        session = self._session
-        self.has_journaled = self.has_journaled or topic.is_journaled
-        first = metadata[0]  # all have the same kinds
-        if topic.accepts_metadata and first.sow_key is None and len(metadata) > 1:
-            envelope = Envelope(session, session.last_input_s)
-            envelope.sequences = numbers_of(sequences)
-            if first.correlation_id is not None:
-                envelope.correlation_ids = [
-                    correlation_id or "" for correlation_id, _, _ in metadata
-                ]
-            if first.expiration is not None:
-                envelope.lifetimes = [lifetime(seconds) or 0 for _, _, seconds in metadata]
-            return topic.publish(bodies, envelope)
+        """Publish messages with metadata to a topic that needs each in an envelope of its own."""
+        batch = self._make_envelope(values, is_recorded=topic.is_journaled)
         refusals: list[MessageRefusal] = []
-        for position, (correlation_id, sow_key, expiration) in enumerate(metadata):
-            envelope = Envelope(
-                session,
-                session.last_input_s,
-                correlation_id,
-                sow_key,
-                lifetime(expiration),
-                sequence=int(sequences[position]) if sequences else 0,
-            )
-            refusals += (
-                one._replace(position=position)
-                for one in topic.publish([bodies[position]], envelope)
-            )
+        for position, body in enumerate(bodies):
+            envelope = batch.for_message(position)
+            envelope.sequences = ()
+            refusals += (one._replace(position=position) for one in topic.publish([body], envelope))
         return refusals
 
     def _send_acks(

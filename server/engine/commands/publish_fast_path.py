@@ -1,10 +1,10 @@
 """The cache of headers of publishes without options.
 
-Most publishers send one header over and over, or headers that differ only by a sequence number. A
-header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
-Consecutive frames with it form a batch, which goes to the topic in one call. Frames to several
-topics form a batch as well, if they request the same acks. A header with metadata of its message is
-remembered, too: of the next ones, only the sequence number and the metadata are parsed.
+Most publishers send a few headers over and over, or headers that differ only by the values of a
+message: its sequence number, correlation id, SOW key and lifetime. A header that requests nothing
+but "publish to this topic" (and "acknowledge it") is remembered. Consecutive frames with such
+headers form a batch, which goes to the topic in one call. Frames to several topics form a batch as
+well, if they request the same acks.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from itertools import groupby
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
-from amperage.wire.header_template import MessageMetadata, split_at_sequence, split_at_values
+from amperage.wire.frame_batches import HeaderColumns
 from server.engine.commands.acks import SequencedAcks
 from server.engine.commands.publish_target import PublishTarget
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.sow_topic import SowTopic
 from server.topics.topic import Topic
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_batches import FrameBatch
     from amperage.wire.frame_splitter import HeaderShapes
     from amperage.wire.framing import Frame
-    from amperage.wire.header_template import FrameBatch, HeaderOutline, HeaderShape
 
 _MAX_REMEMBERED: Final = 1024
 _MAX_REMEMBERED_LENGTH: Final = 512
@@ -43,7 +44,6 @@ class PublishHeader:
             are none.
         conflates_acks: whether these are conflated instead, see `PersistedAcks`.
         uses_sequences: whether the numbers of messages are used.
-        has_metadata: whether each message has metadata.
         interleave_key: the same object for headers whose messages may be in one batch; None if
             they are to be in batches of their own.
     """
@@ -54,7 +54,6 @@ class PublishHeader:
     deferred_acks: SequencedAcks | None
     conflates_acks: bool
     uses_sequences: bool
-    has_metadata: bool
     interleave_key: str | None
 
 
@@ -64,7 +63,6 @@ def make_publish_header(
     *,
     is_numbered: bool,
     has_log: bool,
-    has_metadata: bool = False,
 ) -> PublishHeader:
     """Return the meaning of a header.
 
@@ -73,13 +71,13 @@ def make_publish_header(
         acks: the types of ack that it requests.
         is_numbered: whether it has a sequence number.
         has_log: whether there is a transaction log, where `persisted` acks are conflated.
-        has_metadata: whether it has metadata of its message.
     """
     conflates = "persisted" in acks and has_log
     late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
     prompt = [ack for ack in acks if ack not in late]
-    can_interleave = not has_metadata and (
-        isinstance(topic, JournaledTopic | JournaledSowTopic) or type(topic) in (SowTopic, Topic)
+    can_interleave = isinstance(topic, JournaledTopic | JournaledSowTopic) or type(topic) in (
+        SowTopic,
+        Topic,
     )
     has_use = bool(acks) or (has_log if can_interleave else topic.is_journaled)
     uses_sequences = is_numbered and has_use
@@ -91,25 +89,15 @@ def make_publish_header(
         SequencedAcks(late) if late and not conflates else None,
         conflates,
         uses_sequences,
-        has_metadata,
         intern(key) if can_interleave else None,
     )
 
 
-NO_METADATA: Final = MessageMetadata(None, None, None)
-
 PublishBatchCallback = Callable[
-    [
-        PublishHeader,
-        Sequence[int] | None,
-        Sequence[bytes],
-        Sequence[bytes],
-        Sequence[MessageMetadata],
-    ],
-    None,
+    [PublishHeader, Sequence[int] | None, Sequence[bytes], HeaderColumns], None
 ]
 """Publishes a batch: the meaning of its first header; the key of each header, if they differ; the
-messages; their numbers, if these are used; and the metadata of each message, if there are any."""
+messages; and their values, of which the sequence numbers are left out if they are not used."""
 ExecuteCallback = Callable[[bytes, bytes], bool]
 """Executes a header and its body; returns whether more may be executed now."""
 
@@ -118,7 +106,7 @@ class PublishHeaderCache:
     """The headers that one session remembers.
 
     Args:
-        shapes: gets the shapes of headers without metadata; the key of a header is its index there.
+        shapes: gets the shapes of headers; the key of a header is its index there.
 
     Attributes:
         headers: the meaning of each header, by its key.
@@ -126,44 +114,36 @@ class PublishHeaderCache:
         only_deliver: whether all these only deliver messages, without a log and records.
     """
 
-    __slots__ = ("_outlines", "_shapes", "headers", "only_deliver", "topics")
+    __slots__ = ("_shapes", "headers", "only_deliver", "topics")
 
     def __init__(self, shapes: HeaderShapes) -> None:
         self._shapes = shapes
-        self._outlines: dict[HeaderOutline, PublishHeader] = {}
         self.headers: list[PublishHeader] = []
         self.topics: list[PublishTarget] = []
         self.only_deliver = True
 
     def add_header(
-        self, header: bytes, sequence: int | None, metadata: MessageMetadata, publish: PublishHeader
+        self, header: bytes, values: Sequence[str | int | None], publish: PublishHeader
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
 
         Args:
             header: the header's bytes.
-            sequence: its sequence number; later headers may have another one.
-            metadata: the metadata of its message; later headers may have other values.
+            values: its values as they have been decoded, in the order of `HeaderColumns`; later
+                headers may have others.
             publish: the meaning of the header.
         """
         if len(header) > _MAX_REMEMBERED_LENGTH:
             return
-        if len(self.headers) + len(self._outlines) >= _MAX_REMEMBERED:
+        _, *found = self._shapes.find(header)
+        if found != [b"" if value is None else text_to_bytes(str(value)) for value in values]:
+            return  # written otherwise than values are found
+        if len(self.headers) >= _MAX_REMEMBERED:
             self.clear()
-        if publish.has_metadata:
-            found = split_at_values(header)
-            digits = b"" if sequence is None else b"%d" % sequence
-            if found is not None and found[1:] == (digits, metadata):
-                self._outlines[found[0]] = publish
+        key = self._shapes.add(header)
+        if key < 0:
             return
-        shape: HeaderShape = header
-        if sequence is not None:
-            left, digits, right = split_at_sequence(header)
-            if digits != b"%d" % sequence:
-                return
-            shape = left, right
         self.only_deliver = self.only_deliver and type(publish.topic) is Topic
-        key = self._shapes.add(shape)
         if key == len(self.headers):
             self.headers.append(publish)
             self.topics.append(publish.topic)
@@ -175,7 +155,6 @@ class PublishHeaderCache:
     def clear(self) -> None:
         """Forget all headers."""
         self._shapes.clear()
-        self._outlines.clear()
         self.headers, self.topics, self.only_deliver = [], [], True
 
     def dispatch_frames(
@@ -192,28 +171,24 @@ class PublishHeaderCache:
         Returns:
             The number of frames executed: not all if `execute` has returned False.
         """
-        index, headers, done = self._shapes.index, self.headers, 0
+        find, headers, done = self._shapes.find, self.headers, 0
         last: PublishHeader | None = None
         last_key = -1
         keys: list[int] = []  # of each header, if they differ
         bodies: list[bytes] = []
-        sequences: list[bytes] = []
-        metadata: list[MessageMetadata] = []
+        rows: list[tuple[int, bytes, bytes, bytes, bytes]] = []
         for header, body in frames:
-            key, digits, message_metadata = index(header), b"", NO_METADATA
-            known: PublishHeader | None = None
-            if key >= 0:
-                known = headers[key]
-            else:
-                known, key, digits, message_metadata = self._find_by_shape(header)
+            row = find(header)
+            key = row[0]
+            known = headers[key] if key >= 0 else None
             if known is not last:
                 if last is not None:
                     if known is not None and _can_interleave(last, known):
                         keys = keys or [last_key] * len(bodies)
                     else:
-                        publish(last, keys or None, bodies, sequences, metadata)
+                        publish(last, keys or None, bodies, _columns(last, rows))
                         done += len(bodies)
-                        keys, bodies, sequences, metadata = [], [], [], []
+                        keys, bodies, rows = [], [], []
                 last, last_key = known, key
             if known is None:
                 done += 1
@@ -224,46 +199,35 @@ class PublishHeaderCache:
             if keys:
                 keys.append(key)
             bodies.append(body)
-            if known.uses_sequences:
-                sequences.append(digits)
-            if known.has_metadata:
-                metadata.append(message_metadata)
+            rows.append(row)
         if last is not None:
-            publish(last, keys or None, bodies, sequences, metadata)
+            publish(last, keys or None, bodies, _columns(last, rows))
             done += len(bodies)
         return done
-
-    def _find_by_shape(
-        self, header: bytes
-    ) -> tuple[PublishHeader | None, int, bytes, MessageMetadata]:
-        """Find a header by all but its values.
-
-        Returns:
-            Its meaning, its key (-1 if it has metadata), its number and its metadata.
-        """
-        left, digits, right = split_at_sequence(header)
-        key = self._shapes.index((left, right))
-        if key >= 0:
-            return self.headers[key], key, digits, NO_METADATA
-        if self._outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
-            found = split_at_values(header)
-            if found is not None:
-                outline, digits, message_metadata = found
-                return self._outlines.get(outline), -1, digits, message_metadata
-        return None, -1, digits, NO_METADATA
 
     def dispatch_batch(
         self, batch: FrameBatch, publish: PublishBatchCallback, execute: ExecuteCallback
     ) -> int:
         """Publish frames that the reader has collected. See `dispatch_frames`."""
-        if batch.shapes is not self._shapes.shapes:  # forgotten since the frames were split
+        if batch.generation != self._shapes.generation:  # forgotten since the frames were split
             return self.dispatch_frames(batch.frames(), publish, execute)
-        headers, bodies, digits = self.headers, batch.bodies, batch.digits
+        headers, bodies = self.headers, batch.bodies
         for start, end, keys in _interleaved_ranges(headers, batch.keys, len(bodies)):
             header = headers[batch.keys if isinstance(batch.keys, int) else batch.keys[start]]
-            numbers = digits[start:end] if header.uses_sequences else []
-            publish(header, keys, bodies[start:end], numbers, [])
+            values = batch.values.part(start, end)
+            if not header.uses_sequences:
+                values = values._replace(sequences=())
+            publish(header, keys, bodies[start:end], values)
         return len(bodies)
+
+
+def _columns(
+    header: PublishHeader, rows: Sequence[tuple[int, bytes, bytes, bytes, bytes]]
+) -> HeaderColumns:
+    """Return the values of messages that have been found one by one."""
+    _, sequences, *metadata = zip(*rows, strict=True)
+    columns = [column if any(column) else () for column in metadata]
+    return HeaderColumns(sequences if header.uses_sequences else (), *columns)
 
 
 def _can_interleave(first: PublishHeader, second: PublishHeader) -> bool:

@@ -6,21 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amperage.wire.frame_slices import FrameSlices
-from amperage.wire.frame_splitter import HeaderShapes, split_known
-from amperage.wire.framing import frame
 from server.storage.journal.format.layout import RECORD, RECORD_SIZE, crc32c
 from server.storage.journal.format.records import records_check
 from server.storage.journal.write.blocks import AppendPosition, EntryColumns
 from server.storage.journal.write.entry_encoder import count_fitting, make_block
+from tests.support.frame_slices import bodies_in_stream
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
-HEADER = b"{}"
 BEGIN, CLIENT, SEQUENCE = 4096, 77, 9
-
-
-def in_stream(bodies: list[bytes]) -> FrameSlices:
-    stream = b"".join(frame(HEADER, body) for body in bodies)
-    return split_known(stream, 0, HeaderShapes([HEADER]), 1000)[0]
 
 
 def content(bodies: FrameSlices | list[bytes], checksums: list[int]) -> EntryColumns:
@@ -52,7 +45,7 @@ def test_a_block_is_the_same_wherever_its_bodies_are(bodies: list[bytes]) -> Non
     place = AppendPosition(5, 1_000, BEGIN, 1, 0, 4)
     checksums = [crc32c(body) for body in bodies]
     expected = make_block(place, content(bodies, checksums))
-    for given_as in (bodies, in_stream(bodies)):
+    for given_as in (bodies, bodies_in_stream(bodies)):
         found = make_block(place, content(given_as, []))
         assert (*found[:3], list(found[3])) == expected
 
@@ -64,4 +57,4 @@ def test_as_many_fit_as_there_is_room_for(bodies: list[bytes], room: int) -> Non
         if sum(map(len, bodies[: expected + 1])) + RECORD_SIZE * (expected + 1) > room:
             break
         expected += 1
-    assert count_fitting(bodies, room) == count_fitting(in_stream(bodies), room) == expected
+    assert count_fitting(bodies, room) == count_fitting(bodies_in_stream(bodies), room) == expected

@@ -30,8 +30,10 @@ class Envelope:
     Attributes:
         sequences: of a batch, the publisher's sequence number of each message; empty if it gives
             none, or where they do not matter.
-        correlation_ids: of a batch, the id of each message; empty if all have the envelope's.
-        lifetimes: of a batch, the lifetime of each message; empty if all have the envelope's.
+        correlation_ids: of a batch, the id of each message, "" for none; empty if all have the
+            envelope's.
+        sow_keys: likewise, the SOW key that the publisher gave, "" for none.
+        lifetimes: likewise, the lifetime, as `expiration`.
         bookmark: the name of a message in the transaction log, empty for none.
         header_keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -49,6 +51,7 @@ class Envelope:
         "sequence",
         "sequences",
         "sow_key",
+        "sow_keys",
     )
 
     is_replicated = False
@@ -74,7 +77,8 @@ class Envelope:
         self.sequence = sequence
         self.sequences: Sequence[int] = ()
         self.correlation_ids: Sequence[str] = ()
-        self.lifetimes: Sequence[int] = ()
+        self.sow_keys: Sequence[str] = ()
+        self.lifetimes: Sequence[int | None] = ()
         self.bookmark = ""
         self.header_keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
@@ -101,18 +105,39 @@ class Envelope:
         envelope.received_s, envelope.bookmark = received_s, bookmark
         return envelope
 
+    @property
+    def has_metadata_columns(self) -> bool:
+        """True if messages of the batch have other values than sequence numbers of their own."""
+        return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
+
     def for_message(self, position: int) -> Self:
         """Return this envelope for one message of the batch, which is published by itself."""
-        envelope, correlation_ids, lifetimes = self, self.correlation_ids, self.lifetimes
-        if correlation_ids or lifetimes:
+        envelope = self
+        correlation_ids, sow_keys, lifetimes = self.correlation_ids, self.sow_keys, self.lifetimes
+        if self.has_metadata_columns:
             envelope = copy(self)
-            envelope.correlation_ids, envelope.lifetimes = (), ()
+            envelope.correlation_ids = envelope.sow_keys = envelope.lifetimes = ()
             if lifetimes:
                 envelope.expiration = lifetimes[position]
+            if sow_keys:
+                envelope.sow_key = sow_keys[position] or None
             if correlation_ids:
                 envelope = envelope.with_correlation_id(correlation_ids[position])
         if self.sequences:
             envelope.sequence = self.sequences[position]
+        return envelope
+
+    def select(self, positions: Sequence[int]) -> Self:
+        """Return this envelope for some messages of the batch."""
+        envelope = copy(self)
+        if self.sequences:
+            envelope.sequences = [self.sequences[position] for position in positions]
+        if self.correlation_ids:
+            envelope.correlation_ids = [self.correlation_ids[position] for position in positions]
+        if self.sow_keys:
+            envelope.sow_keys = [self.sow_keys[position] for position in positions]
+        if self.lifetimes:
+            envelope.lifetimes = [self.lifetimes[position] for position in positions]
         return envelope
 
     def with_correlation_id(self, correlation_id: str) -> Self:
