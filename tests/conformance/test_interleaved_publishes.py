@@ -145,7 +145,7 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
                 draw(st.sampled_from(topics)),
                 sequence if is_numbered else 0,
                 mark,
-                draw(st.sampled_from(["7", "key", "}"])) if 2 in values else "",
+                draw(st.sampled_from(["7", "key", "a, b"])) if 2 in values else "",
                 3600 if 3 in values else 0,
                 draw(st.sampled_from([False, False, True])),
             )
