@@ -11,11 +11,12 @@ The topic of a message is given by its key, an index in a list of topics.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from server.replication.core.columns import by_value
+from server.storage.journal import JournalEntryKind
 from server.storage.journal.write.blocks import each, of_one, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
@@ -150,7 +151,9 @@ class InterleavedPublishes:
         "_distinct_keys",
         "_envelope",
         "_expirations",
+        "_given_bodies",
         "_keys",
+        "_kinds",
         "_log_bodies",
         "_log_envelope",
         "_log_keys",
@@ -179,7 +182,7 @@ class InterleavedPublishes:
         self._topics = topics
         self._distinct_keys = distinct_keys
         self._keys = keys
-        self._bodies = bodies
+        self._bodies = self._given_bodies = bodies
         self._logged: dict[int, LoggedTopic] = {}  # by key
         self._record_topics: dict[int, SowTopic] = {}  # likewise, those that are not in the log
         for key in distinct_keys:
@@ -200,6 +203,7 @@ class InterleavedPublishes:
         self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
         self._sow_keys: list[int] = []  # of the messages for the log, if any has a record
         self._expirations: FieldColumn = 0  # likewise, their lifetimes in seconds
+        self._kinds: FieldColumn = JournalEntryKind.PUBLISH  # likewise, the kinds of their entries
         self._subscribed_keys: set[int] = set()  # of the topics with recipients
         self._are_in_order = False  # whether messages are applied in their order
         self._are_together = False  # whether all topics' messages are delivered together
@@ -227,9 +231,7 @@ class InterleavedPublishes:
             # Room is made for each topic by itself, of which a Pattern has several in one table:
             if len({*tables}) < len(tables):
                 return False
-            try:
-                self._draft_records()
-            except RecordStoreError:
+            if not self._draft_records():
                 return False
         self._subscribed_keys = subscribed = {
             key for key in self._distinct_keys if _is_heard(self._topics[key])
@@ -252,45 +254,68 @@ class InterleavedPublishes:
             return False  # the log has them; topics with records that are stored as they are do not
         return all(topic.accepts_metadata for topic in topics)
 
-    def _draft_records(self) -> None:
-        """Draft the records of the messages for the log.
-
-        Raises:
-            RecordStoreError: there is no room for all of them.
-        """
-        bodies, count = self._log_bodies, len(self._log_bodies)
-        self._sow_keys = [0] * count
-        expirations = [*each(self._expirations, count)]
+    def _draft_records(self) -> bool:
+        """Draft the records of the messages for the log; return whether that is possible."""
+        bodies, deltas = self._log_bodies, self._log_envelope.deltas
+        count = len(bodies)
+        self._sow_keys, expirations = [0] * count, [*each(self._expirations, count)]
+        record_bodies, all_bodies = [*bodies], [*self._bodies]
         for key, positions in by_value(self._log_keys):
             topic = self._logged[key]
             if topic.table is None:
                 continue
-            envelope = self._log_envelope
-            if envelope.has_metadata_columns:
-                envelope = envelope.select(positions)
+            envelope = _part_of(self._log_envelope, positions)
             records = topic.draft_publishes([bodies[position] for position in positions], envelope)
+            if records is None:
+                return False
             self._shares[key] = _RecordShare(topic, positions, records)
             for index, position in enumerate(positions):
                 self._sow_keys[position] = records.keys[index]
                 expirations[position] = -(-of_one(records.expires, index) // NANOSECONDS)
+                if deltas:
+                    body = records.bodies[index]
+                    record_bodies[position] = all_bodies[self._log_rows[position]] = body
         self._expirations = expirations if any(expirations) else 0
+        if deltas:
+            self._log_bodies, self._bodies = record_bodies, all_bodies
+            self._kinds = [
+                JournalEntryKind.DELTA_PUBLISH
+                if is_delta and key in self._shares
+                else JournalEntryKind.PUBLISH
+                for key, is_delta in zip(self._log_keys, deltas, strict=True)
+            ]
+        return True
 
     def publish(self, delivery: InterleavedDelivery) -> Sequence[MessageRefusal]:
         """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
         refusals: list[MessageRefusal] = []
+        done, end = 0, len(self._keys)
         with cleaning_paused([share.topic.table.store for share in self._shares.values()]):
-            done = self._publish_logged(delivery, refusals) if self._logged else 0
-            if done < len(self._keys):
-                self._apply(done, len(self._keys), None, delivery, refusals)
+            if self._logged:
+                done = self._publish_logged(delivery, refusals)
+            is_refused = bool(refusals) and not isinstance(self._kinds, int)
+            if done < end and not is_refused:
+                self._apply(done, end, None, delivery, refusals)
         for share in self._shares.values():
             share.topic.finish_batch()
+        if is_refused:
+            self._publish_one_by_one(done, refusals)
         if self._record_topics:
             self._publish_unlogged_records(refusals)
         refusals.sort(key=_POSITION)
         return refusals
 
+    def _publish_one_by_one(self, start: int, refusals: list[MessageRefusal]) -> None:
+        """Publish messages behind a refused one, on which the drafts of deltas may rely."""
+        for row in range(start, len(self._keys)):
+            key = self._keys[row]
+            if key not in self._record_topics or key in self._keys_in_order:
+                refusals += _publish_rows(
+                    self._topics[key], (row,), self._given_bodies, self._envelope
+                )
+
     def _publish_logged(self, delivery: InterleavedDelivery, refusals: list[MessageRefusal]) -> int:
-        """Publish messages up to the last one that is refused, or else all.
+        """Publish messages up to the last one that is refused, with deltas the first, or else all.
 
         Returns:
             The position reached.
@@ -298,7 +323,7 @@ class InterleavedPublishes:
         rows, logged, envelope = self._log_rows, self._logged, self._log_envelope
         handles = {key: topic.journal.publish_handles(envelope) for key, topic in logged.items()}
         journal = next(iter(logged.values())).journal
-        entries = encode_messages(self._log_bodies, envelope, self._expirations)
+        entries = encode_messages(self._log_bodies, envelope, self._expirations, self._kinds)
         start = reached = 0
         while start < len(rows):
             done = append_publishes(
@@ -317,6 +342,8 @@ class InterleavedPublishes:
                 refusals.append(refused._replace(position=until))
                 end, until = end + 1, until + 1
             start, reached = end, until
+            if done.problem is not None and not isinstance(self._kinds, int):
+                break
         return reached
 
     def _apply(
@@ -406,14 +433,18 @@ class InterleavedPublishes:
         """Return whether a topic has no records."""
         return key not in self._shares and key not in self._record_topics
 
+    @property
+    def _keys_in_order(self) -> Collection[int]:
+        """The keys of topics whose messages are applied in the order of all of them."""
+        return self._subscribed_keys if self._are_in_order else ()
+
     def _publish_unlogged_records(self, refusals: list[MessageRefusal]) -> None:
         """Publish messages to topics with records that are not in the log, each topic's at once.
 
         Those that have been published in their order are left out.
         """
-        done = self._subscribed_keys if self._are_in_order else ()
         for key, topic in self._record_topics.items():
-            if key not in done:
+            if key not in self._keys_in_order:
                 rows = [row for row, own_key in enumerate(self._keys) if own_key == key]
                 refusals += _publish_rows(topic, rows, self._bodies, self._envelope)
 
@@ -472,7 +503,12 @@ def _publish_rows(
     topic: PlainTarget, rows: Sequence[int], bodies: Sequence[bytes], envelope: Envelope
 ) -> Iterator[MessageRefusal]:
     """Publish some messages of a batch, and yield those that are refused."""
-    if envelope.has_metadata_columns:
-        envelope = envelope.select(rows)
-    for refusal in topic.publish([bodies[row] for row in rows], envelope):
+    for refusal in topic.publish([bodies[row] for row in rows], _part_of(envelope, rows)):
         yield refusal._replace(position=rows[refusal.position])
+
+
+def _part_of(envelope: Envelope, positions: Sequence[int]) -> Envelope:
+    """Return the envelope for some messages, in which only their sequence numbers may be left."""
+    if envelope.has_metadata_columns or envelope.deltas:
+        return envelope.select(positions)
+    return envelope

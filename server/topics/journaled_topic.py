@@ -280,8 +280,8 @@ class JournaledSowTopic(SowTopic):
         """True if its messages may be recorded together with those of other topics."""
         return self._stores_verbatim
 
-    def draft_publishes(self, bodies: Sequence[bytes], envelope: Envelope) -> SowRecordBatch:
-        """Return the records of messages that are recorded together with those of other topics.
+    def draft_publishes(self, bodies: Sequence[bytes], envelope: Envelope) -> SowRecordBatch | None:
+        """Return the records of messages that are recorded together.
 
         Args:
             bodies: the messages.
@@ -289,18 +289,22 @@ class JournaledSowTopic(SowTopic):
 
         Returns:
             The records, for which there is room, with lifetimes in place of expiry times, and
-            without positions in the order of changes.
-
-        Raises:
-            RecordStoreError: there is no room for all of them.
+            without positions in the order of changes; None if messages need to be recorded one by
+            one.
         """
-        sow = self._sow
-        correlation_ids = envelope.correlation_ids
-        sow.table.ensure_space_for_batch(self.name, bodies, correlation_ids)
+        sow, correlation_ids = self._sow, envelope.correlation_ids
+        keys = sow.key_numbers(bodies, self.name)
+        record_bodies = self._merge_deltas(keys, bodies, envelope)
+        if record_bodies is None:
+            return None
+        try:
+            sow.table.ensure_space_for_batch(self.name, record_bodies, correlation_ids)
+        except RecordStoreError:
+            return None  # there may be room for some of them
         return SowRecordBatch(
             self.name,
-            sow.key_numbers(bodies, self.name),
-            bodies,
+            keys,
+            record_bodies,
             (),
             0,
             self._expiry_times(envelope, 0),
@@ -318,24 +322,32 @@ class JournaledSowTopic(SowTopic):
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
         """Record messages together, then apply and announce them."""
-        sow = self._sow
-        try:
-            sow.table.ensure_space_for_batch(self.name, bodies, envelope.correlation_ids)
-        except RecordStoreError:
-            return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
+        drafts = self.draft_publishes(bodies, envelope)
+        if drafts is None:
+            return self._publish_one_by_one(bodies, envelope)
         refusals: list[MessageRefusal] = []
-        with cleaning_paused([sow.table.store]):
-            self._record_and_apply(bodies, envelope, refusals)
-        self._sow_registry.mark_changed(sow)
+        with cleaning_paused([self._sow.table.store]):
+            done = self._record_and_apply(drafts, envelope, refusals)
+        if done < len(bodies):  # drafts behind a refused message may rely on it
+            rest = envelope.select(range(done, len(bodies)))
+            refusals += (
+                refusal._replace(position=done + refusal.position)
+                for refusal in self._publish_one_by_one(bodies[done:], rest)
+            )
+        self._sow_registry.mark_changed(self._sow)
         return refusals
 
     def _record_and_apply(
-        self, bodies: Sequence[bytes], envelope: Envelope, refusals: list[MessageRefusal]
-    ) -> None:
-        """Append, apply and announce messages, in batches of messages with the same timestamp."""
-        sow, journal = self._sow, self.journal
-        keys, lifetimes = sow.key_numbers(bodies, self.name), self._expiry_times(envelope, 0)
-        entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds))
+        self, drafts: SowRecordBatch, envelope: Envelope, refusals: list[MessageRefusal]
+    ) -> int:
+        """Append, apply and announce messages, in batches of messages with the same timestamp.
+
+        Returns:
+            The position reached: not the end if a message with deltas behind it is refused.
+        """
+        journal, keys, bodies, lifetimes = self.journal, drafts.keys, drafts.bodies, drafts.expires
+        kinds = kinds_of(envelope)
+        entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds), kinds)
         start = 0
         while start < len(bodies):
             done = journal.append_messages(envelope, entries, start, keys)
@@ -351,14 +363,17 @@ class JournaledSowTopic(SowTopic):
                     expiry_times(part_of(lifetimes, start, end), time_ns),
                     publisher,
                     numbers,
-                    envelope.correlation_ids[start:end],
+                    drafts.correlation_ids[start:end],
                 )
                 for index, problem in self.apply_batch(batch, envelope):
                     refusals.append(refusal_of(start + index, problem))
             if done.problem is not None:
                 refusals.append(self.refuse_message(end, done.problem, envelope))
                 end += 1
+                if kinds != JournalEntryKind.PUBLISH:
+                    return end
             start = end
+        return start
 
     def _apply_draft(self, record: Record, txid: int, time_ns: int, bookmark: str) -> RecordChange:
         """Store a draft as it was recorded: a message and its record have the same timestamp."""
@@ -498,6 +513,16 @@ class JournaledSowTopic(SowTopic):
 def refusal_of(position: int, problem: Exception) -> MessageRefusal:
     """Return the refusal of a message with a problem that has been recorded or noted."""
     return MessageRefusal(position, REASONS[type(problem)], str(problem))
+
+
+def kinds_of(envelope: Envelope) -> FieldColumn:
+    """Return the kinds of the entries of messages that become records."""
+    if envelope.deltas:
+        return [
+            JournalEntryKind.DELTA_PUBLISH if is_delta else JournalEntryKind.PUBLISH
+            for is_delta in envelope.deltas
+        ]
+    return JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH
 
 
 def lifetimes_of(envelope: Envelope) -> FieldColumn:

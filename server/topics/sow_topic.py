@@ -159,17 +159,21 @@ class SowTopic(RecordTopic):
         return self._publish_one_by_one(bodies, envelope)
 
     def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
-        """Return whether messages are stored unchanged, so that a batch can be stored as it is."""
-        return self._stores_verbatim and not envelope.is_delta and not envelope.correlation_id
+        """Return whether messages can be stored together, as they are or merged as deltas."""
+        return self._stores_verbatim and not envelope.correlation_id
 
     def _publish_batch(
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
         sow, time_ns = self._sow, to_nanoseconds(envelope.received_s)
+        keys = sow.key_numbers(bodies, self.name)
+        record_bodies = self._merge_deltas(keys, bodies, envelope)
+        if record_bodies is None:
+            return self._publish_one_by_one(bodies, envelope)
         batch = SowRecordBatch(
             self.name,
-            sow.key_numbers(bodies, self.name),
-            bodies,
+            keys,
+            record_bodies,
             self._sow_registry.next_sequences(len(bodies)),
             time_ns,
             self._expiry_times(envelope, time_ns),
@@ -178,6 +182,28 @@ class SowTopic(RecordTopic):
         problems = self.apply_batch(batch, envelope)
         self._sow_registry.mark_changed(sow)
         return [self._make_refusal(index, problem, envelope) for index, problem in problems]
+
+    def _merge_deltas(
+        self, keys: Sequence[int], bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[bytes] | None:
+        """Return the bodies of the records that messages become.
+
+        Deltas rely on the messages before them, so there is room for all records.
+
+        Returns:
+            None if they need to be published one by one.
+        """
+        deltas = envelope.deltas or [envelope.is_delta] * len(bodies)
+        if not any(deltas):
+            return bodies
+        sow, correlation_ids = self._sow, envelope.correlation_ids
+        try:
+            merged = sow.merge_batch(self.name, keys, bodies, deltas, correlation_ids)
+            if merged is not None:
+                sow.table.ensure_space_for_batch(self.name, merged, correlation_ids)
+        except RecordStoreError:
+            return None
+        return merged
 
     def _expiry_times(self, envelope: Envelope, now: int) -> FieldColumn:
         """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""

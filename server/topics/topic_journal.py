@@ -52,15 +52,20 @@ class RecordedForm(NamedTuple):
         data: the bodies, with extras.
         extras_length: bytes of extras behind each body.
         expirations: lifetimes in seconds, 0 for no limit.
+        kinds: the kinds of the entries.
     """
 
     data: Sequence[bytes]
     extras_length: FieldColumn
     expirations: FieldColumn
+    kinds: FieldColumn
 
 
 def encode_messages(
-    bodies: Sequence[bytes], envelope: Envelope, expirations: FieldColumn
+    bodies: Sequence[bytes],
+    envelope: Envelope,
+    expirations: FieldColumn,
+    kinds: FieldColumn = JournalEntryKind.PUBLISH,
 ) -> RecordedForm:
     """Return messages in the form in which they are recorded.
 
@@ -68,14 +73,15 @@ def encode_messages(
         bodies: the bodies to record.
         envelope: the publisher's metadata of the messages.
         expirations: lifetimes in seconds, 0 for no limit.
+        kinds: the kinds of the entries.
     """
     seconds = map_column(expirations, lambda one: min(max(one, 0), _MAX_SECONDS))
     correlation_ids = envelope.correlation_ids
     if not correlation_ids:
-        return RecordedForm(bodies, 0, seconds)
+        return RecordedForm(bodies, 0, seconds, kinds)
     extras = [pack_extras(encode_text(text), b"") if text else b"" for text in correlation_ids]
     data = [body + own for body, own in zip(bodies, extras, strict=True)]
-    return RecordedForm(data, [*map(len, extras)], seconds)
+    return RecordedForm(data, [*map(len, extras)], seconds, kinds)
 
 
 class TopicJournal:
@@ -400,6 +406,7 @@ def append_publishes(
         sow_keys,
         entries.expirations,
         entries.extras_length,
+        entries.kinds,
     )
     envelope.received_s = done.timestamp / _MICROSECONDS
     if numbers and refused_sequences.has_any:

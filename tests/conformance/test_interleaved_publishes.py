@@ -99,6 +99,7 @@ class Publish(NamedTuple):
         correlation_id: its correlation id, empty for none.
         sow_key: its SOW key, empty for none.
         lifetime: in seconds, 0 for none.
+        is_delta: whether the message has only the fields that change.
         is_turned: whether the keys of its header are in the reverse order.
     """
 
@@ -107,11 +108,13 @@ class Publish(NamedTuple):
     correlation_id: str
     sow_key: str
     lifetime: int
+    is_delta: bool
     is_turned: bool
 
     def frame(self, acks: str, body: bytes) -> bytes:
         """Return its bytes."""
-        header: dict[str, Any] = {"c": "publish", "t": self.topic}
+        command = "delta_publish" if self.is_delta else "publish"
+        header: dict[str, Any] = {"c": command, "t": self.topic}
         if self.correlation_id:
             header["x"] = self.correlation_id
         if self.sow_key:
@@ -135,6 +138,7 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
     is_numbered, sequence = draw(st.booleans()), 0
     rare, usual = st.just(()), st.sampled_from([(), (), (), (1,), (1, 2, 3)])
     metadata = draw(st.sampled_from([rare, usual]))  # the values that a header has
+    deltas = draw(st.sampled_from([st.just(False), st.booleans(), st.just(True)]))
     made: list[Publish] = []
     for number in range(draw(st.integers(10, 60))):
         sequence = max(sequence + draw(st.sampled_from(steps)), 1)
@@ -147,6 +151,7 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
                 mark,
                 draw(st.sampled_from(["7", "key", "a, b"])) if 2 in values else "",
                 3600 if 3 in values else 0,
+                draw(deltas),
                 draw(st.sampled_from([False, False, True])),
             )
         )
@@ -195,8 +200,9 @@ def play(
 ) -> Outcome:
     """Publish messages, all in one write or each when the one before is done with."""
     run = f"run{next(runs)}"
+    delete_records(server)  # deltas would be merged into those of the run before
     bodies = [
-        json.dumps({"id": number % 5, "n": number, "run": run}).encode()
+        json.dumps({"id": number % 5, "n": number, f"n{number % 3}": number, "run": run}).encode()
         for number in range(len(made))
     ]
     frames = [one.frame(acks, body) for one, body in zip(made, bodies, strict=True)]
@@ -238,6 +244,15 @@ def play(
             bodies_of(server, run, RECORDS, orderby="/id,/n"),
             bodies_of(server, run, QUEUES),
         )
+
+
+def delete_records(server: RunningServer) -> None:
+    """Delete the records of all topics."""
+    with server.log_on("cleaner") as peer:
+        for topic in RECORDS:
+            peer.send({"c": "sow_delete", "t": topic, "cid": topic, "f": "1=1", "a": "completed"})
+        for _ in RECORDS:
+            assert peer.receive_header()["status"] == "success"
 
 
 def persisted(answers: list[dict[str, Any]]) -> int:
@@ -321,6 +336,6 @@ def test_headers_of_one_topic_may_have_their_keys_in_any_order(
     server: RunningServer, topics: tuple[str, ...], heard: str
 ) -> None:
     """Messages of a topic keep their order, though their headers differ."""
-    made = [Publish(topics[n % 2], 0, "", "", 0, n // 2 % 2 == 0) for n in range(80)]
+    made = [Publish(topics[n % 2], 0, "", "", 0, False, n // 2 % 2 == 0) for n in range(80)]
     together = play(server, made, "", heard, at_once=True, bookmarks=False)
     assert together == play(server, made, "", heard, at_once=False, bookmarks=False)

@@ -100,10 +100,7 @@ def plain_target(session: Session, header: Header) -> PublishTarget | None:
         "12-0001"
     ):
         return None
-    topic = header.topic or ""
-    if header.command == "delta_publish" and session.find_topic(topic).is_persistent:
-        return None
-    return session.publish_targets.find_target(topic)
+    return session.publish_targets.find_target(header.topic or "")
 
 
 def _acks_are_plain(header: Header) -> bool:

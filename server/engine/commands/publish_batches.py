@@ -8,6 +8,7 @@ messages one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -90,6 +91,7 @@ class PublishBatcher:
             topic = topic.publish_target
         publish = make_publish_header(
             topic,
+            header.command,
             acks,
             is_numbered=header.sequence is not None,
             has_log=self._session.engine.transaction_log is not None,
@@ -107,7 +109,7 @@ class PublishBatcher:
         """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
         session.ack_header_cache.acknowledge_collected()  # those of commands before these
-        session.command = "publish"
+        session.command = header.command
         if keys is not None:
             self._publish_interleaved(header, keys, bodies, values)
             return
@@ -117,27 +119,32 @@ class PublishBatcher:
         else:
             sequences = list(sequences)  # some may wait, and must not retain the read buffer
         if values.has_metadata and not (topic.accepts_metadata and len(bodies) > 1):
-            refusals = self._publish_one_by_one(topic, bodies, values)
+            refusals = self._publish_one_by_one(header, bodies, values)
         else:
             if not topic.accepts_slices:
                 bodies = list(bodies)  # the topic reads each by itself, and retains some
-            envelope = self._make_envelope(values, is_recorded=topic.is_journaled)
+            envelope = self._make_envelope(
+                values, is_recorded=topic.is_journaled, is_delta=header.is_delta
+            )
             refusals = topic.publish(bodies, envelope)
         self._send_acks((header,), sequences, refusals, topic.when_settled, topic.is_journaled)
 
-    def _make_envelope(self, values: HeaderColumns, *, is_recorded: bool) -> Envelope:
+    def _make_envelope(
+        self, values: HeaderColumns, *, is_recorded: bool, is_delta: bool = False
+    ) -> Envelope:
         """Return the envelope of a batch.
 
         Args:
             values: the values of its headers.
             is_recorded: whether any of its messages goes into the transaction log.
+            is_delta: whether its messages have only the fields that change.
         """
         session = self._session
-        if not (is_recorded or values.has_metadata):  # the same within a slice
+        if not (is_recorded or is_delta or values.has_metadata):  # the same within a slice
             if self._envelope is None:
                 self._envelope = Envelope(session, session.last_input_s)
             return self._envelope
-        envelope = Envelope(session, session.last_input_s)
+        envelope = Envelope(session, session.last_input_s, is_delta=is_delta)
         if is_recorded:
             envelope.sequences = numbers_of(values.sequences)
         if values.correlation_ids:
@@ -160,7 +167,7 @@ class PublishBatcher:
         """Publish messages to several topics; see `PublishHeader.interleave_key`."""
         cache, sequences = self.header_cache, values.sequences
         distinct_keys = [*dict.fromkeys(keys)]
-        if cache.only_deliver and not values.has_metadata:
+        if cache.only_deliver and not values.has_metadata:  # a delta is a message like any other
             topics = cast("Sequence[Topic]", cache.topics)
             envelope = self._make_envelope(values, is_recorded=False)
             self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
@@ -171,6 +178,10 @@ class PublishBatcher:
         if not publishes.is_logged:
             sequences = list(sequences)  # as in `publish`
         envelope = self._make_envelope(values, is_recorded=publishes.is_logged)
+        delta_keys = [key for key in distinct_keys if cache.headers[key].is_delta]
+        if delta_keys:
+            envelope = copy(envelope)  # others of the slice have none
+            envelope.deltas = [key in delta_keys for key in keys]
         if publishes.prepare(self._delivery, envelope):
             self.has_journaled |= publishes.is_logged
             refusals = publishes.publish(self._delivery)
@@ -187,10 +198,13 @@ class PublishBatcher:
             self.publish(cache.headers[key], None, bodies[start:end], values.part(start, end))
 
     def _publish_one_by_one(
-        self, topic: PublishTarget, bodies: Sequence[bytes], values: HeaderColumns
+        self, header: PublishHeader, bodies: Sequence[bytes], values: HeaderColumns
     ) -> Sequence[MessageRefusal]:
         """Publish messages with metadata to a topic that needs each in an envelope of its own."""
-        batch = self._make_envelope(values, is_recorded=topic.is_journaled)
+        topic = header.topic
+        batch = self._make_envelope(
+            values, is_recorded=topic.is_journaled, is_delta=header.is_delta
+        )
         refusals: list[MessageRefusal] = []
         for position, body in enumerate(bodies):
             envelope = batch.for_message(position)
@@ -250,7 +264,7 @@ class PublishBatcher:
             if refused.conflates_acks and before:  # a duplicate is reported behind them
                 self._session.persisted_acks.acknowledge_sequences(before, when_settled)
             header = Header(
-                command="publish",
+                command=refused.command,
                 topic=refused.topic.name,
                 acks=",".join(refused.ack_types) or None,
                 sequence=int(sequences[refusal.position]) if sequences else None,

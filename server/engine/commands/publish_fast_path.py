@@ -38,6 +38,7 @@ class PublishHeader:
 
     Attributes:
         topic: the target of bodies with this header.
+        command: publish or delta_publish.
         ack_types: the types of ack that it requests.
         immediate_acks: writes those that can be sent at once, None if there are none.
         deferred_acks: writes those that wait until messages are on stable storage, None if there
@@ -49,6 +50,7 @@ class PublishHeader:
     """
 
     topic: PublishTarget
+    command: str
     ack_types: Sequence[str]
     immediate_acks: SequencedAcks | None
     deferred_acks: SequencedAcks | None
@@ -56,9 +58,15 @@ class PublishHeader:
     uses_sequences: bool
     interleave_key: str | None
 
+    @property
+    def is_delta(self) -> bool:
+        """True if messages have only the fields that change."""
+        return self.command == "delta_publish"
+
 
 def make_publish_header(
     topic: PublishTarget,
+    command: str,
     acks: Sequence[str],
     *,
     is_numbered: bool,
@@ -68,6 +76,7 @@ def make_publish_header(
 
     Args:
         topic: the target of bodies with it.
+        command: its command.
         acks: the types of ack that it requests.
         is_numbered: whether it has a sequence number.
         has_log: whether there is a transaction log, where `persisted` acks are conflated.
@@ -84,6 +93,7 @@ def make_publish_header(
     key = f"{','.join(acks)} {len(late)} {uses_sequences}"
     return PublishHeader(
         topic,
+        command,
         acks,
         SequencedAcks(prompt) if prompt else None,
         SequencedAcks(late) if late and not conflates else None,

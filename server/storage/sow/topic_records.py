@@ -251,6 +251,51 @@ class SowTopicRecords:
                 " merged into it: publish it whole"
             ) from None
 
+    def merge_batch(
+        self,
+        topic: str,
+        keys: Sequence[int],
+        bodies: Sequence[bytes],
+        deltas: Sequence[bool],
+        correlation_ids: Sequence[str],
+    ) -> Sequence[bytes] | None:
+        """Return the bodies of the records that messages become, which it stores as they are.
+
+        Args:
+            topic: the topic published to.
+            keys: their SOW keys as numbers.
+            bodies: the messages.
+            deltas: whether each has only the fields that change.
+            correlation_ids: their correlation ids, "" for none; empty if there are none.
+
+        Returns:
+            None if they need to be published one by one: a delta keeps the correlation id of its
+            record, or cannot be merged.
+        """
+        can_merge = self._type.capabilities.delta
+        states: dict[int, tuple[bytes, str]] = {}  # of records after the messages so far
+        merged: list[bytes] = []
+        for position, (key, body, is_delta) in enumerate(zip(keys, bodies, deltas, strict=True)):
+            correlation_id = correlation_ids[position] if correlation_ids else ""
+            own = body
+            if is_delta:
+                stored, kept_id = states.get(key) or self._state_of(topic, key)
+                if kept_id and not correlation_id:
+                    return None
+                if stored and can_merge:
+                    try:
+                        own = self._merge_delta(stored, body)
+                    except BodyError:
+                        return None
+            states[key] = own, correlation_id
+            merged.append(own)
+        return merged
+
+    def _state_of(self, topic: str, key: int) -> tuple[bytes, str]:
+        """Return the body and the correlation id of a record, empty if there is none."""
+        record = self.table.get(self.table.make_identity(str(key), topic))
+        return (b"", "") if record is None else (record.body, record.correlation_id)
+
     def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
         """Return the SOW keys of messages that it stores as they are, as numbers.
 

@@ -273,6 +273,7 @@ class JournalWriter:
         sow_keys: Sequence[int] = (),
         expirations: FieldColumn = 0,
         extras_length: FieldColumn = 0,
+        kinds: FieldColumn = JournalEntryKind.PUBLISH,
     ) -> AppendResult:
         """Append publishes by one publisher; otherwise see `append`.
 
@@ -288,6 +289,7 @@ class JournalWriter:
             sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
             expirations: lifetimes in seconds, 0 for none.
             extras_length: bytes of extras after each body.
+            kinds: the kinds of the entries.
         """
         try:
             if len(bodies) - start > 1:
@@ -305,7 +307,7 @@ class JournalWriter:
                     numbers or txids,
                     0 if numbers else client,
                     0,
-                    JournalEntryKind.PUBLISH,
+                    part_of(kinds, start, stop),
                     sow_keys[start:stop] or 0,
                     part_of(expirations, start, stop),
                     part_of(extras_length, start, stop),
@@ -325,6 +327,7 @@ class JournalWriter:
                 client,
                 sequences[start] if sequences else 0,
                 body,
+                of_one(kinds, start),
                 sow_key=sow_keys[start] if sow_keys else 0,
                 expiration=of_one(expirations, start),
                 origin=origin,

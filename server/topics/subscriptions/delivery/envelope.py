@@ -34,6 +34,7 @@ class Envelope:
             envelope's.
         sow_keys: likewise, the SOW key that the publisher gave, "" for none.
         lifetimes: likewise, the lifetime, as `expiration`.
+        deltas: likewise, whether the message contains only changed fields.
         bookmark: the name of a message in the transaction log, empty for none.
         header_keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -42,6 +43,7 @@ class Envelope:
         "bookmark",
         "correlation_id",
         "correlation_ids",
+        "deltas",
         "expiration",
         "header_keys",
         "is_delta",
@@ -79,6 +81,7 @@ class Envelope:
         self.correlation_ids: Sequence[str] = ()
         self.sow_keys: Sequence[str] = ()
         self.lifetimes: Sequence[int | None] = ()
+        self.deltas: Sequence[bool] = ()
         self.bookmark = ""
         self.header_keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
@@ -107,16 +110,18 @@ class Envelope:
 
     @property
     def has_metadata_columns(self) -> bool:
-        """True if messages of the batch have other values than sequence numbers of their own."""
+        """True if messages have correlation ids, SOW keys or lifetimes of their own."""
         return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
 
     def for_message(self, position: int) -> Self:
         """Return this envelope for one message of the batch, which is published by itself."""
         envelope = self
         correlation_ids, sow_keys, lifetimes = self.correlation_ids, self.sow_keys, self.lifetimes
-        if self.has_metadata_columns:
+        if self.has_metadata_columns or self.deltas:
             envelope = copy(self)
             envelope.correlation_ids = envelope.sow_keys = envelope.lifetimes = ()
+            if self.deltas:
+                envelope.is_delta, envelope.deltas = self.deltas[position], ()
             if lifetimes:
                 envelope.expiration = lifetimes[position]
             if sow_keys:
@@ -138,6 +143,8 @@ class Envelope:
             envelope.sow_keys = [self.sow_keys[position] for position in positions]
         if self.lifetimes:
             envelope.lifetimes = [self.lifetimes[position] for position in positions]
+        if self.deltas:
+            envelope.deltas = [self.deltas[position] for position in positions]
         return envelope
 
     def with_correlation_id(self, correlation_id: str) -> Self:
