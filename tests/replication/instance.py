@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from server.storage.journal.sequence_gaps import SequenceRanges
     from tests.replication.publisher import Publisher
     from tests.replication.simulation import World
+    from tests.replication.topologies import Link
 
 
 class Instance:
@@ -74,6 +75,7 @@ class Instance:
         self.loss = 0
         self.links = [link for link in world.topology.links if link.source == name]
         self.sources = [link.source for link in world.topology.links if link.destination == name]
+        self.streams = {link.destination: link.destination for link in self.links}
 
     # A life.
 
@@ -102,13 +104,7 @@ class Instance:
         self.known.highest_sequence = lambda client: self.log.sequences.get(client, 0)
         self.known.__class__ = self.known_type
         self.senders = {
-            link.destination: self.sender_type(
-                log,
-                f"{log.identity}/{link.destination}",
-                Routes([TopicRoute("json", "orders")], link.pass_through),
-                remembered.acknowledged.get(link.destination, 0),
-                max_in_flight_bytes=400,
-            )
+            link.destination: self._sender(link, remembered.acknowledged.get(link.destination, 0))
             for link in self.links
         }
         self.receivers = {
@@ -126,7 +122,7 @@ class Instance:
         }
         self.settlement = AcknowledgementTracker(
             self.senders,
-            frozenset(link.destination for link in self.links if link.is_sync),
+            self._sync_destinations,
             log.durable,
             ElapsedMicroseconds(self.world.now),
         )
@@ -139,6 +135,36 @@ class Instance:
         self.world.at(20 * MILLISECOND, lambda: self._remember(life))
         for link in self.links:
             self._connect(link.destination, life)
+
+    def _sender(self, link: Link, acknowledged: int) -> ReplicationSender:
+        return self.sender_type(
+            self.log,
+            f"{self.log.identity}/{self.streams[link.destination]}",
+            Routes([TopicRoute("json", "orders")], link.pass_through),
+            acknowledged,
+            max_in_flight_bytes=400,
+        )
+
+    @property
+    def _sync_destinations(self) -> frozenset[str]:
+        return frozenset(link.destination for link in self.links if link.is_sync)
+
+    def change_destinations(self) -> None:
+        """Some destinations change, and what is sent to them may count as another stream."""
+        for connection in list(self.world.connections):
+            if self.name in connection.ends:
+                connection.close(self.name)
+        before, chances = self.senders, self.world.random
+        self.senders = dict(before)
+        for link in self.links:
+            if chances.random() < 0.7:
+                if chances.random() < 0.5:
+                    self.streams[link.destination] += "'"
+                sender = before[link.destination]
+                self.senders[link.destination] = self._sender(link, sender.first_needed_txid - 1)
+        now = ElapsedMicroseconds(self.world.now)
+        self.settlement.replace_destinations(self.senders, self._sync_destinations, now)
+        self.wake()
 
     def die(self) -> None:
         """All that is not on the disk is gone."""

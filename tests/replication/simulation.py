@@ -45,6 +45,7 @@ class Faults:
     downgrade: int = 0
     damage: int = 0
     refuse: int = 0
+    reload: int = 0
 
 
 class World:
@@ -229,6 +230,12 @@ class World:
                     again = instance.settlement
                     self.at(200 * MILLISECOND, partial(again.upgrade, destination))
             instance.wake()
+
+    def _reload(self, name: str, other: str) -> None:
+        instance = self.instances[name]
+        if instance.is_up:
+            self.say(f"other destinations for {name}")
+            instance.change_destinations()
 
     def _damage(self, name: str, other: str) -> None:
         """Entries at the end of a log cannot be read for a while; some are given up meanwhile."""

@@ -73,6 +73,22 @@ def test_sync_is_waited_for_and_async_is_not() -> None:
     assert settlement.settled_txid == 10, "not before it is on stable storage here"
 
 
+def test_destinations_are_replaced_and_entries_count_from_then_on() -> None:
+    settlement, destinations = bench()
+    settlement.record_append(10, seconds(1))
+    settlement.advance_durable(10)
+    assert settlement.downgrade("C")
+    replaced = {"B": Destination("B"), "C": destinations["C"], "E": Destination("E")}
+    settlement.replace_destinations(replaced, frozenset(("B", "C", "E")), seconds(50))
+    assert settlement.awaited_destinations == {"B", "E"}, "C stays downgraded"
+    since = {lag.destination: lag.since_us for lag in settlement.destination_lags()}
+    assert since == {"B": seconds(50), "C": seconds(1), "E": seconds(50)}
+    assert settlement.late_destinations(SECOND, seconds(50)) == []
+    settlement.replace_destinations({"C": replaced["C"]}, frozenset("C"), seconds(60))
+    assert settlement.update_settled()
+    assert settlement.settled_txid == 10
+
+
 def test_entries_that_do_not_go_there_do_not_wait() -> None:
     settlement, destinations = bench()
     settlement.advance_durable(5)

@@ -30,6 +30,7 @@ TROUBLES: dict[str, Faults] = {
     "downgrades": Faults(downgrade=4),
     "damage": Faults(damage=8),
     "refusals": Faults(refuse=8, damage=2),
+    "reloads": Faults(reload=8),
 }
 
 

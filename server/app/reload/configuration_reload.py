@@ -24,6 +24,7 @@ from server.admin.operations.operation import (
 from server.app.configuration import Configuration, read_configuration
 from server.app.diff import change_title, without_secrets
 from server.app.reload.actions import ActionsReload
+from server.app.reload.destinations import DestinationsReload
 from server.app.reload.log_targets import LogTargetsReload
 from server.app.reload.reloadable_part import (
     ConfigurationChange,
@@ -49,7 +50,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "Group": "other instances know the instance by it",
     "SOW": "records, queues and subscriptions depend on it",
     "TransactionLog": "the log is opened at the start",
-    "Replication": "other instances have validated it",
     "Admin": "the interface is made at the start",
     "MessageTypes": "messages are read by it",
     "Modules": "modules are loaded at the start",
@@ -221,6 +221,7 @@ def reload_group(
         LogTargetsReload(log),
         SecurityReload(services.engine, services.transports),
         TransportsReload(services.transports, services.certificate_check),
+        DestinationsReload(services.engine, services.transports.replication_connector),
         StatisticsReload(services.statistics),
         ActionsReload(services.actions),
     )

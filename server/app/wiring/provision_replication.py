@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -151,7 +150,7 @@ def provision_replication(
     except JournalUnreadableError as problem:
         raise ProvisionError(where, f"TransactionLog: not recovered: {problem}") from None
     destinations = {
-        destination_spec.name: _destination(destination_spec, spec, engine, log, recovered)
+        destination_spec.name: _recover_destination(destination_spec, spec, engine, log, recovered)
         for destination_spec in spec.replication
     }
     permits = ApplyPermissions()
@@ -186,13 +185,8 @@ def provision_replication(
         log.settled_txid,
         log.generated_identity,
     )
-    for name, destination in destinations.items():
-        delays = DestinationRetentionLog(name, replication, engine.clock, engine.log)
-        log.hold_files(
-            partial(_first_needed_txid, destination.sender),
-            f"destination {name}",
-            delays.log_retained_journal,
-        )
+    for destination in destinations.values():
+        hold_files(destination, replication, engine, log)
     state_store = ReplicationStateStore(
         replication,
         recorder.highest_sequences,
@@ -214,22 +208,13 @@ def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
     )
 
 
-def _first_needed_txid(sender: ReplicationSender) -> int:
-    return sender.first_needed_txid
-
-
-def _destination(
+def _recover_destination(
     destination: DestinationSpec,
     spec: InstanceSpec,
     engine: Engine,
     log: TransactionLog,
     recovered: RecoveredState,
 ) -> ReplicationDestination:
-    routes = [
-        route
-        for topic in destination.topics
-        for route in _routes(topic, _filter(topic, destination, engine), spec)
-    ]
     first_txid = log.journal.first_txid
     acknowledged_txid = recovered.acknowledged_txids.get(destination.name)
     if (
@@ -243,19 +228,67 @@ def _destination(
             begin=acknowledged_txid + 1,
             first_txid=first_txid,
         )
-    acknowledged = max(acknowledged_txid or 0, first_txid - 1)  # no wait for removed entries
+    routes = make_routes(destination, spec, engine)
+    return make_destination(
+        destination, spec.name, routes, log, recovered.log_id, acknowledged_txid or 0
+    )
+
+
+def make_routes(destination: DestinationSpec, spec: InstanceSpec, engine: Engine) -> Routes:
+    """Return the topics and groups that are replicated to a destination."""
+    routes = [
+        route
+        for topic in destination.topics
+        for route in _routes(topic, _filter(topic, destination, engine), spec)
+    ]
+    return Routes(routes, destination.pass_through)
+
+
+def make_destination(
+    destination: DestinationSpec,
+    instance: str,
+    routes: Routes,
+    log: TransactionLog,
+    log_id: str,
+    acknowledged_txid: int,
+) -> ReplicationDestination:
+    """Make a destination.
+
+    Args:
+        destination: its description.
+        instance: the name of this instance.
+        routes: the part of the log that is replicated there.
+        log: the transaction log.
+        log_id: the log's identity.
+        acknowledged_txid: the txid up to which the destination had everything; 0 if that is not
+            known.
+    """
     sender = ReplicationSender(
         JournalSource(log.journal, log.is_unrecoverable),
-        f"{recovered.log_id}/{_digest(destination)}",
-        Routes(routes, destination.pass_through),
-        acknowledged,
+        f"{log_id}/{_digest(destination)}",
+        routes,
+        max(acknowledged_txid, log.journal.first_txid - 1),  # no wait for removed entries
     )
     transport = destination.transports[0].type if destination.transports else "amps-replication"
     client = link_name(
-        spec.name, destination.name, destination.group, destination.sync_type, transport
+        instance, destination.name, destination.group, destination.sync_type, transport
     )
     return ReplicationDestination(
         destination, sender, LinkDirection(client, "", destination.group, "", "")
+    )
+
+
+def hold_files(
+    destination: ReplicationDestination,
+    replication: ReplicationState,
+    engine: Engine,
+    log: TransactionLog,
+) -> None:
+    """Retain the files of the log that a destination needs, until it is replaced or removed."""
+    name, sender = destination.spec.name, destination.sender
+    delays = DestinationRetentionLog(name, replication, engine.clock, engine.log)
+    destination.release_files = log.hold_files(
+        lambda: sender.first_needed_txid, f"destination {name}", delays.log_retained_journal
     )
 
 

@@ -59,6 +59,9 @@ class TransportTable:
         spec: the instance's description.
         engine: the engine that serves their connections.
 
+    Attributes:
+        replication_connector: connects to the destinations of replication; None without it.
+
     Raises:
         TransportError: a transport's filters cannot be made, its message type does not suit its
             protocol, or the directory for its slow clients cannot be made.
@@ -70,7 +73,7 @@ class TransportTable:
         self._shared_pool = make_pool(limits_of(spec.limits))
         self._sql = SqlTransports(spec, engine)
         self._links: LinkRegistry | None = None
-        self._replication_connector: ReplicationConnector | None = None
+        self.replication_connector: ReplicationConnector | None = None
         self._file_watch: FileWatch | None = None
         factory = self._make_factory(spec)
         self._transports = {
@@ -118,7 +121,7 @@ class TransportTable:
             links: the links that use the connections between instances.
         """
         self._links = links
-        self._replication_connector = ReplicationConnector(self._spec, self._engine, links)
+        self.replication_connector = ReplicationConnector(self._engine, links)
 
     def set_statistics(self, statistics: StatisticsThread) -> None:
         """Show statistics as tables from now on. Called before any transport is opened."""
@@ -134,13 +137,14 @@ class TransportTable:
         """
         for name in self.open_from_start:
             await self._find(name).open()
-        if self._replication_connector is not None:
-            self._replication_connector.open()
+        connector = self.replication_connector
+        if connector is not None:
+            connector.start(connector.prepare(self._spec.replication, self._spec.modules))
 
     async def close(self) -> None:
         """Close all transports, in reverse order; clients' connections stay open."""
-        if self._replication_connector is not None:
-            await self._replication_connector.close()
+        if self.replication_connector is not None:
+            await self.replication_connector.close()
         for listener in reversed(self.listeners):
             await listener.close()
         self._sql.close()

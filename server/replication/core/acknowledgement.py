@@ -41,7 +41,8 @@ class DestinationLag(NamedTuple):
     Attributes:
         destination: its name.
         settled_txid: the txid up to which it has everything.
-        since_us: when the first entry behind that was recorded, in microseconds.
+        since_us: when the first entry behind that was recorded, or when the destination was added
+            if that was later, in microseconds.
     """
 
     destination: str
@@ -76,15 +77,40 @@ class AcknowledgementTracker:
     ) -> None:
         self.settled_txid = 0
         self.downgraded_destinations: set[str] = set()
-        self._destinations = destinations
+        self._destinations: Mapping[str, ReplicationSender] = {}
         self._sync_destinations = sync_destinations
+        self._added_times_us: Mapping[str, ElapsedMicroseconds] = {}
         self._durable_txid = durable_txid
-        self.min_sync_destinations: Final = min_sync_destinations
+        self.min_sync_destinations = min_sync_destinations
         # the last entry of each group that counts as recorded together, and the time of its first
         self._append_txids = [durable_txid]
         self._append_times_us = [now]
         self._time_grain_us = 0
+        self.replace_destinations(destinations, sync_destinations, now)
         self.update_settled()
+
+    def replace_destinations(
+        self,
+        destinations: Mapping[str, ReplicationSender],
+        sync_destinations: frozenset[str],
+        now: ElapsedMicroseconds,
+    ) -> None:
+        """Replace the destinations; those with the same sender stay, and stay downgraded.
+
+        Args:
+            destinations: all destinations by name.
+            sync_destinations: the names of those with SyncType sync.
+            now: the current time; entries have not waited for added destinations before.
+        """
+        kept = {
+            name for name, sender in destinations.items() if self._destinations.get(name) is sender
+        }
+        self._added_times_us = {
+            name: self._added_times_us[name] if name in kept else now for name in destinations
+        }
+        self.downgraded_destinations &= kept
+        self._destinations = destinations
+        self._sync_destinations = sync_destinations
 
     # progress
 
@@ -217,7 +243,8 @@ class AcknowledgementTracker:
             settled_txid = destination.settled_txid
             position = bisect_right(self._append_txids, settled_txid)
             if position < len(self._append_txids):
-                lags.append(DestinationLag(name, settled_txid, self._append_times_us[position]))
+                since_us = max(self._append_times_us[position], self._added_times_us[name])
+                lags.append(DestinationLag(name, settled_txid, since_us))
         return lags
 
     def _compact_times(self) -> None:

@@ -37,8 +37,8 @@ class ReplicationLagMonitor:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
-        # by destination, the start of the wait that has been logged
-        self._logged_lags_us: dict[str, ElapsedMicroseconds] = {}
+        # by destination, the wait that has been logged
+        self._logged_lags: dict[str, DestinationLag] = {}
         self._cancel_timer = clock.call_later(_CHECK_INTERVAL_S, self._check)
 
     def close(self) -> None:
@@ -68,18 +68,13 @@ class ReplicationLagMonitor:
             if lag.destination in awaited_destinations
         }
         for name, lag in lags.items():
-            if (
-                name not in self._logged_lags_us
-                and self._age_s(lag.since_us) >= LAG_WARNING_SECONDS
-            ):
-                self._logged_lags_us[name] = lag.since_us
+            if name not in self._logged_lags and self._age_s(lag.since_us) >= LAG_WARNING_SECONDS:
+                self._logged_lags[name] = lag
                 self._log_lag(lag)
-        for name in list(self._logged_lags_us):
+        for name in list(self._logged_lags):
             lag_now = lags.get(name)
             if lag_now is None or self._age_s(lag_now.since_us) < LAG_WARNING_SECONDS:
-                self._log_lag_ended(
-                    name, self._logged_lags_us.pop(name), is_waited_for=name in awaited_destinations
-                )
+                self._log_lag_ended(self._logged_lags.pop(name), lag_now)
 
     def _log_lag(self, lag: DestinationLag) -> None:
         is_connected = self._replication.destinations[lag.destination].is_connected
@@ -91,10 +86,17 @@ class ReplicationLagMonitor:
             state="connected" if is_connected else "not connected",
         )
 
-    def _log_lag_ended(self, name: str, since: ElapsedMicroseconds, *, is_waited_for: bool) -> None:
+    def _log_lag_ended(self, lag: DestinationLag, lag_now: DestinationLag | None) -> None:
+        name, reason = lag.destination, "it has caught up"
+        if name not in self._replication.destinations:
+            reason = "it has been removed"
+        elif name not in self._replication.ack_tracker.awaited_destinations:
+            reason = "it has been downgraded"
+        elif lag_now is not None and lag_now.settled_txid <= lag.settled_txid:
+            reason = "it has been changed, and the wait counts anew"
         self._log.emit(
             "1E-0012",
             destination=name,
-            age=timedelta(seconds=self._age_s(since)),
-            why="it has caught up" if is_waited_for else "it has been downgraded",
+            age=timedelta(seconds=self._age_s(lag.since_us)),
+            why=reason,
         )

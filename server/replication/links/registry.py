@@ -19,6 +19,7 @@ Log entries of links that go up, go down, or are refused again and again are rat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -94,7 +95,7 @@ class LinkRegistry:
         self.flap_log: Final = LinkFlapLog(clock, log)
         self._problem_log: Final = RateLimitedLog(log, clock, burst=1, summary=None)
         self._clock = clock
-        self._public_description: Final = without_paths(replication.description)
+        self._public_description = without_paths(replication.description)
         self._peer_access: Final = PeerAccess(replication.destinations)
         self._links: set[ReplicationLink] = set()
         self._links_by_peer: dict[str, list[ReplicationLink]] = {}
@@ -171,9 +172,25 @@ class LinkRegistry:
             link.close()
         return bool(links)
 
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Register a callback for links being opened and closed."""
+    def use_description(self, description: InstanceDescription) -> None:
+        """Describe this instance anew, and close all links: both ends validate the next ones.
+
+        Args:
+            description: of this instance.
+        """
+        self.replication.description = description
+        self._public_description = without_paths(description)
+        self.close_links()
+
+    def close_links(self) -> None:
+        """Close all links; others are made."""
+        for link in list(self._links):
+            link.close()
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Register a callback for links being opened and closed; return its removal."""
         self._watchers.append(watcher)
+        return partial(self._watchers.remove, watcher)
 
     @property
     def peers(self) -> Mapping[str, LinkPeer]:
@@ -284,8 +301,7 @@ class LinkRegistry:
         """Close all links, and stop the timer."""
         self._is_ticking = False
         self._cancel_timer()
-        for link in list(self._links):
-            link.close()
+        self.close_links()
 
     # used by links
 

@@ -70,6 +70,7 @@ class ReplicationDestination:
         admin_location: address of the admin interface of the instance that is connected, or was
             last.
         link_problem: the reason why there is no link, as text, as far as it is known.
+        release_files: releases the files of the log that are held for it.
     """
 
     spec: DestinationSpec
@@ -83,6 +84,7 @@ class ReplicationDestination:
     user: str = ""
     admin_location: AdminLocation = NO_ADMIN_LOCATION
     link_problem: str = ""
+    release_files: Callable[[], None] = lambda: None
 
     def set_link_problem(self, reason: object) -> None:
         """Store the reason why there is no link."""
@@ -141,6 +143,7 @@ class ReplicationState:
         events: events of links, emitted by the code that serves links.
         peer_identities: the identities of the instances that have connected.
         received_traffic: number and bytes of the entries received from other instances.
+        removed_traffic: number and bytes of the entries sent to destinations that were removed.
     """
 
     def __init__(
@@ -162,16 +165,17 @@ class ReplicationState:
         self.log_id: Final = recovered.log_id
         self.log_start_txid: Final = recovered.log_start_txid
         self.nonce: Final = nonce
-        self.description: Final = description
+        self.description = description
         self.dedup_window: Final = recovered.dedup_window
         self.recent_entries: Final = recovered.recent_entries
-        self.destinations: Final = destinations
+        self.destinations: Final = dict(destinations)
         self.events: Final = LinkEvents()
         self.permissions: Final = permissions
         self.peer_identities: Final = PeerIdentities(
             description.name, recovered.log_id, recovered.peer_log_ids, log
         )
         self.received_traffic: Final = TrafficCounter()
+        self.removed_traffic: Final = TrafficCounter()
         self._stored_cursors: Final = dict(recovered.cursors)
         self._receivers: dict[str, ReplicationReceiver] = {}
         self._recorder = recorder
@@ -186,12 +190,7 @@ class ReplicationState:
         # late destinations that were not downgraded at the last attempt
         self._retained_destinations: list[str] = []
         self.ack_tracker: Final = AcknowledgementTracker(
-            {name: destination.sender for name, destination in destinations.items()},
-            frozenset(
-                name
-                for name, destination in destinations.items()
-                if destination.spec.sync_type == "sync"
-            ),
+            *self._tracked_destinations(),
             transaction_log.durable_txid,
             self.elapsed_us,
             min_sync_destinations,
@@ -220,6 +219,35 @@ class ReplicationState:
     def bytes_behind(self, after: int) -> int:
         """Return about how many bytes of the log follow an entry."""
         return self._transaction_log.journal.estimate_bytes_after(after)
+
+    # destinations
+
+    def replace_destinations(self, destinations: Mapping[str, ReplicationDestination]) -> None:
+        """Replace the destinations; those that are removed have no links any more.
+
+        Args:
+            destinations: all destinations, by name: new ones, and those that stay.
+        """
+        for name, destination in self.destinations.items():
+            if destinations.get(name) is not destination:
+                destination.release_files()
+            if name not in destinations:
+                self.removed_traffic.add(destination.sender.sent_entries, destination.bytes_out)
+        self.destinations.clear()
+        self.destinations.update(destinations)
+        self.ack_tracker.replace_destinations(*self._tracked_destinations(), self.elapsed_us)
+        self._awaited_topics.clear()
+        self.update_settled()
+
+    def _tracked_destinations(self) -> tuple[dict[str, ReplicationSender], frozenset[str]]:
+        """Return the senders of all destinations by name, and the names of the sync ones."""
+        senders = {name: destination.sender for name, destination in self.destinations.items()}
+        sync_names = (
+            name
+            for name, destination in self.destinations.items()
+            if destination.spec.sync_type == "sync"
+        )
+        return senders, frozenset(sync_names)
 
     # links
 

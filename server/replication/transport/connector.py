@@ -24,12 +24,11 @@ from server.transports.listener import TransportError
 from server.transports.tls import TlsError, describe_tls_error, make_client_context
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from config_schema.spec import (
         DestinationSpec,
         InetAddr,
-        InstanceSpec,
         ModuleSpec,
         OutgoingTransportSpec,
     )
@@ -52,42 +51,71 @@ class ReplicationConnector:
     """The connections to all destinations of an instance.
 
     Args:
-        spec: the description of the instance.
         engine: the engine that serves them.
         links: the links that use the connections.
+
+    Attributes:
+        links: as above.
     """
 
-    def __init__(self, spec: InstanceSpec, engine: Engine, links: LinkRegistry) -> None:
-        self._connectors = [
-            _DestinationConnector(destination, spec.modules, engine, links)
-            for destination in spec.replication
-            if any(transport.addresses for transport in destination.transports)
-        ]
-        self._tasks: list[asyncio.Task[None]] = []
+    def __init__(self, engine: Engine, links: LinkRegistry) -> None:
+        self.links: Final = links
+        self._engine = engine
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def open(self) -> None:
-        """Start connecting.
+    def prepare(
+        self, destinations: Iterable[DestinationSpec], modules: Sequence[ModuleSpec]
+    ) -> list[DestinationConnector]:
+        """Return the connectors of those destinations that have an address.
+
+        Args:
+            destinations: the destinations.
+            modules: the modules that the configuration loads.
 
         Raises:
             TransportError: the TLS settings of a connection cannot be used.
         """
-        for connector in self._connectors:
+        connectors = [
+            DestinationConnector(destination, modules, self._engine, self.links)
+            for destination in destinations
+            if any(transport.addresses for transport in destination.transports)
+        ]
+        for connector in connectors:
             connector.check_tls()
+        return connectors
+
+    def start(self, connectors: Iterable[DestinationConnector]) -> None:
+        """Start connecting to destinations."""
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(connector.run()) for connector in self._connectors]
+        for connector in connectors:
+            self._tasks[connector.destination] = loop.create_task(connector.run())
+
+    async def stop(self, destinations: Iterable[str]) -> None:
+        """Stop connecting to destinations of these names; links stay open."""
+        tasks = [self._tasks.pop(name) for name in destinations if name in self._tasks]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def close(self) -> None:
         """Stop connecting; links stay open."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
-        self._tasks = []
+        await self.stop(list(self._tasks))
 
 
-class _DestinationConnector:
-    """The connections to one destination."""
+class DestinationConnector:
+    """The connections to one destination.
+
+    Args:
+        spec: the destination.
+        modules: the modules that the configuration loads.
+        engine: the engine that serves the connections.
+        links: the links that use them.
+
+    Attributes:
+        destination: its name.
+    """
 
     def __init__(
         self,
@@ -96,6 +124,7 @@ class _DestinationConnector:
         engine: Engine,
         links: LinkRegistry,
     ) -> None:
+        self.destination: Final = spec.name
         self._spec = spec
         self._engine = engine
         self._links = links
@@ -104,7 +133,6 @@ class _DestinationConnector:
             number: make_credential_source(transport.authenticator, modules)
             for number, transport in enumerate(spec.transports)
         }
-        links.watch(self._links_changed.set)
 
     def check_tls(self) -> None:
         """Check that the TLS settings of the destination's connections can be used.
@@ -123,6 +151,13 @@ class _DestinationConnector:
 
     async def run(self) -> None:
         """Connect whenever no link to the destination exists."""
+        end_watch = self._links.watch(self._links_changed.set)
+        try:
+            await self._stay_connected()
+        finally:
+            end_watch()
+
+    async def _stay_connected(self) -> None:
         clock = asyncio.get_running_loop().time
         pause = _FIRST_PAUSE_SECONDS
         while True:

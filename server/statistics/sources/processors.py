@@ -109,12 +109,9 @@ class ProcessorsSource:
         )
         sent = sent_bytes = taken = taken_bytes = 0
         if replication is not None:
-            sent = sum(
-                destination.sender.sent_entries for destination in replication.destinations.values()
-            )
-            sent_bytes = sum(
-                destination.bytes_out for destination in replication.destinations.values()
-            )
+            destinations, removed = replication.destinations.values(), replication.removed_traffic
+            sent = removed.messages + sum(one.sender.sent_entries for one in destinations)
+            sent_bytes = removed.bytes + sum(one.bytes_out for one in destinations)
             taken, taken_bytes = (
                 replication.received_traffic.messages,
                 replication.received_traffic.bytes,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
+from msgspec import structs
+
 from amperage.wire.bookmarks import client_hash
 from config_schema.problems import Location
 from config_schema.selection import TopicPattern
@@ -314,6 +316,14 @@ class Instance:
         return True
 
     # What a test does.
+
+    def replace_destinations(self, *destinations: DestinationSpec) -> None:
+        """Have other destinations, as after a reload of the configuration."""
+        self.links.close_links()
+        self.replication.replace_destinations({one.name: self._own(one) for one in destinations})
+        described = tuple(map(_described, destinations))
+        self.description = structs.replace(self.description, destinations=described)
+        self.links.use_description(self.description)
 
     def publish(self, count: int, client: str = "publisher", size: int = 10) -> None:
         """Publish messages, and commit them."""

@@ -53,6 +53,17 @@ def test_it_is_logged_when_nobody_waits_for_it_any_more(network: Network) -> Non
     assert [entry["why"] for entry in a.logs("1E-0012")] == ["it has been downgraded"]
 
 
+def test_it_is_logged_when_the_destination_is_changed_or_removed(network: Network) -> None:
+    a, _ = late(network)
+    a.replace_destinations(destination("B", port=3))
+    network.pass_time(LAG_WARNING_SECONDS + 2)
+    assert len(a.logs("1E-0011")) == 2
+    a.replace_destinations()
+    network.pass_time(2)
+    reasons = [entry["why"] for entry in a.logs("1E-0012")]
+    assert reasons == ["it has been changed, and the wait counts anew", "it has been removed"]
+
+
 def test_nobody_waits_for_an_asynchronous_destination(network: Network) -> None:
     a, lateness = late(network, sync=False)
     assert not a.logs("1E-0011")

@@ -20,8 +20,9 @@ class There(LinkRegistry):
     def __init__(self, *names: str) -> None:
         self.peers = dict.fromkeys(names, cast("LinkPeer", None))
 
-    def watch(self, watcher: Callable[[], None]) -> None:
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
         """Nothing changes."""
+        return lambda: None
 
     def register_handler(self, subject: str, handler: Callable[[str, bytes], None]) -> None:
         """Nobody says anything."""
