@@ -24,6 +24,7 @@ ADMINISTRATIVE: Final = frozenset(
         "enable-transport",
         "execute-system",
         "minidump",
+        "reload-configuration",
         "remove-files",
         "remove-journal",
         "reset-authentication",

@@ -566,6 +566,11 @@ DO_MODULES: Final = _table(
             _optional("KeepDays", ValueKind.COUNT, "for how many days to keep backups"),
         ),
     ),
+    ModuleRule(
+        "amps-action-do-reload-configuration",
+        "reads the configuration file again, and applies all differences or none, as `amps-ctl"
+        " reload`; not in AMPS",
+    ),
     ModuleRule("amps-action-do-minidump", "writes a minidump"),
     ModuleRule("amps-action-do-shutdown", "stops the instance"),
     ModuleRule("amps-action-do-nothing", "does nothing; for trying out an On"),

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from actions.on_signal import signal_of
 from config_schema.problems import Location
-from config_schema.spec import ActionSpec, ActionStep, ModuleUse, Option, Options
+from config_schema.spec import (
+    ActionSpec,
+    ActionStep,
+    InstanceSpec,
+    ModuleUse,
+    Option,
+    Options,
+)
 
 ON_SIGNAL: Final = "amps-action-on-signal"
 STOP: Final = "amps-action-do-shutdown"
+RELOAD: Final = "amps-action-do-reload-configuration"
 
 DEFAULT_STEPS: Final[Mapping[signal.Signals, tuple[str, ...]]] = {
     signal.SIGUSR1: (
@@ -62,6 +71,14 @@ def default_actions(configured: Iterable[ActionSpec], location: Location) -> tup
         for number, modules in DEFAULT_STEPS.items()
         if number not in taken
     )
+
+
+def reload_on_sighup(spec: InstanceSpec) -> InstanceSpec:
+    """Return an instance that reloads its configuration on SIGHUP, instead of the default."""
+    if signal.SIGHUP in _handled_signals(spec.actions):
+        return spec
+    action = _action(signal.SIGHUP, (RELOAD,), spec.location)
+    return replace(spec, actions=(*spec.actions, action))
 
 
 def _handled_signals(configured: Iterable[ActionSpec]) -> set[signal.Signals]:

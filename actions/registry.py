@@ -24,6 +24,7 @@ from actions.do_increment_counter import DoIncrementCounter
 from actions.do_nothing import DoNothing
 from actions.do_publish_message import DoPublishMessage
 from actions.do_query_sow import DoQuerySow
+from actions.do_reload_configuration import DoReloadConfiguration
 from actions.do_reset_authentication import DoResetAuthentication
 from actions.do_reset_entitlement import DoResetEntitlement
 from actions.do_rotate_logs import DoRotateLogs
@@ -129,6 +130,7 @@ STEPS: Final[Mapping[str, Callable[[StepOptions], Step]]] = {
     "amps-action-do-nothing": DoNothing,
     "amps-action-do-publish-message": DoPublishMessage,
     "amps-action-do-query-sow": DoQuerySow,
+    "amps-action-do-reload-configuration": DoReloadConfiguration,
     "amps-action-do-remove-files": DoRemoveFiles,
     "amps-action-do-remove-journal": DoRemoveJournal,
     "amps-action-do-reset-authentication": DoResetAuthentication,

@@ -130,6 +130,8 @@ class ActionServices:
         link_registry: its replication links with other instances; None as above.
         anti_entropy: compares records with those of other instances; None as above.
         statistics: stores the statistics; None if the configuration has no Admin section.
+        reload_configuration: reloads the configuration, and raises `StepError` if that is refused
+            or fails; None until the transports are open.
         helper_threads: threads for blocking calls.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
@@ -154,6 +156,7 @@ class ActionServices:
     link_registry: LinkRegistry | None = None
     anti_entropy: AntiEntropyCoordinator | None = None
     statistics: StatisticsThread | None = None
+    reload_configuration: Callable[[], Awaitable[None]] | None = None
     helper_threads: ActionThreads = field(default_factory=ActionThreads)
     signals: SignalDispatcher = field(default_factory=SignalDispatcher)
     counters: Counter[str] = field(default_factory=Counter)

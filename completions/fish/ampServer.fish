@@ -17,5 +17,6 @@ complete -c ampServer -l print-completion -x -a 'bash fish zsh' -d 'print what c
 complete -c ampServer -l version -d 'print the version, then exit'
 complete -c ampServer -l help -s h -d 'print this text, then exit'
 complete -c ampServer -l set-aside-foreign-files -d 'before the start, rename files of other programs that have the names of journals or SOW files of the configuration, such as AMPS\'s own, to NAME.foreign-1'
+complete -c ampServer -l reload-on-sighup -d 'on SIGHUP, read the configuration file again and apply all differences or none, as amps-ctl reload; without this option, SIGHUP stops the instance'
 complete -c ampServer -l daemon -d 'run in the background'
 complete -c ampServer -s D -x -d 'set an environment variable; ${NAME} in the configuration expands to it'

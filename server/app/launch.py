@@ -16,6 +16,7 @@ from typing import Final
 import setproctitle
 import uvloop
 
+from actions.defaults import reload_on_sighup
 from actions.explain import explain
 from actions.local_zone import local_zone
 from config_schema.configuration_text import redact_document, shown
@@ -28,7 +29,7 @@ from server.app.banner import BANNER
 from server.app.check_report import TopologyCheck, print_problems, report
 from server.app.configuration import Configuration, read_configuration
 from server.app.daemon import detach
-from server.app.reload.configuration_reload import reload_group
+from server.app.reload.configuration_reload import make_reload
 from server.app.startup_log import announce
 from server.app.stdio import OutputError, put, say
 from server.app.wiring.access_explanation import AccessQuery, explain_access
@@ -75,6 +76,7 @@ class Invocation:
         dumps_configuration: print the configuration expanded.
         is_daemon: run as a daemon.
         renames_foreign_files: rename foreign files at the paths of the instance's own files.
+        reloads_on_sighup: reload the configuration on SIGHUP, unless an action of it handles that.
     """
 
     paths: Sequence[str]
@@ -89,6 +91,7 @@ class Invocation:
     dumps_configuration: bool
     is_daemon: bool
     renames_foreign_files: bool
+    reloads_on_sighup: bool
 
 
 def run_invocation(invocation: Invocation) -> int:
@@ -216,8 +219,13 @@ def _serve(
         refuse_foreign_files(spec, log, set_aside=invocation.renames_foreign_files)
         log_journals_of_others(spec, log)
         supervisor = Supervisor(os.environ)
-        make_reload_group = partial(reload_group, read, invocation.defines, log)
-        instance = Instance(spec, log, document, supervisor, make_reload_group)
+        instance = Instance(
+            reload_on_sighup(spec) if invocation.reloads_on_sighup else spec,
+            log,
+            document,
+            supervisor,
+            partial(make_reload, read, invocation.defines, log),
+        )
         uvloop.run(instance.run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=shown(str(error), document.secrets))

@@ -228,6 +228,12 @@ def _parser() -> _OptionNameParser:
         help="before the start, rename files of other programs that have the names of journals or"
         " SOW files of the configuration, such as AMPS's own, to NAME.foreign-1",
     )
+    add(
+        "--reload-on-sighup",
+        action="store_true",
+        help="on SIGHUP, read the configuration file again and apply all differences or none, as"
+        " amps-ctl reload; without this option, SIGHUP stops the instance",
+    )
     add("--daemon", action="store_true", help="run in the background")
     add(
         "-D",
@@ -268,6 +274,7 @@ def _run_invocation(options: argparse.Namespace) -> int:
             dumps_configuration=options.dump_config,
             is_daemon=options.daemon,
             renames_foreign_files=options.set_aside_foreign_files,
+            reloads_on_sighup=options.reload_on_sighup,
         )
     )
 
@@ -303,6 +310,7 @@ def _refuse_exclusive_options(options: argparse.Namespace, modes: Sequence[str])
     starting = {
         "--daemon": options.daemon,
         "--set-aside-foreign-files": options.set_aside_foreign_files,
+        "--reload-on-sighup": options.reload_on_sighup,
     }
     for name, is_given in starting.items():
         if is_given and modes[:1] in (["--diff"], ["--explain"]):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -20,7 +22,7 @@ from server.cli import amps_service
 from server.cli.service.installer import working_directory
 from server.cli.service.program_copy import MARK
 from tests.support.long_form import ONLY_LONG
-from tests.support.server import ROOT, free_port
+from tests.support.server import ROOT, environment, free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 PROGRAM = Path("opt/amps")
@@ -79,7 +81,7 @@ def test_what_is_installed(image: Path) -> None:
     assert (image / "var/lib/amps").is_dir()
     for unit in UNITS:
         text = (image / unit).read_text()
-        assert "ExecStart=/opt/amps/bin/ampServer /opt/etc/amps/" in text
+        assert "ExecStart=/opt/amps/bin/ampServer --reload-on-sighup /opt/etc/amps/" in text
         assert "User=amps" in text
         assert "@PREFIX@" not in text
     assert not (image / INIT_SCRIPT).exists()
@@ -90,6 +92,35 @@ def test_what_is_installed(image: Path) -> None:
     assert (manual / "man5/amps-config.5").exists()
     link = image / "usr/share/man/man1/ampServer.1"
     assert link.readlink() == Path("/opt/amps/share/man/man1/ampServer.1")
+
+
+def reload_status(unit: Path, command_line: str) -> int:
+    """The status of a process after a reload by a unit; 0 if it goes on."""
+    (line,) = re.findall("ExecReload=(.*)", unit.read_text())
+    with subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 1000', command_line]) as process:
+        try:
+            shown = Path(f"/proc/{process.pid}/cmdline")
+            wait_until(lambda: shown.read_text().startswith(command_line))
+            variables = environment(MAINPID=str(process.pid))
+            done = subprocess.run(shlex.split(line), env=variables, check=False)
+            return process.wait(WAIT_SECONDS) if done.returncode == 0 else process.poll() or 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("command_line", "status"),
+    [
+        ("/opt/amps/bin/ampServer --reload-on-sighup config.xml", -signal.SIGHUP),
+        ("/opt/amps/bin/ampServer config.xml", 0),
+        ("the ProcessName of a configuration", -signal.SIGHUP),
+    ],
+)
+def test_a_reload_stops_no_server_of_an_earlier_unit(
+    image: Path, command_line: str, status: int
+) -> None:
+    for unit in UNITS:
+        assert reload_status(image / unit, command_line) == status
 
 
 @pytest.mark.parametrize(
@@ -317,6 +348,8 @@ echo '{"id":1}' | /opt/amps/bin/spark publish $AT
 $service install --init sysv --user root
 /etc/init.d/amps status
 /etc/init.d/amps restart
+/etc/init.d/amps reload
+/etc/init.d/amps status
 /opt/amps/bin/spark sow $AT
 $service uninstall --init sysv
 ls /opt /opt/etc/amps /var/lib/amps /etc/init.d

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from actions.module import StepError
 from config_schema.configuration_text import redact_document
 from config_schema.schema import ROOT
 from config_schema.settings import SettingChange, compare
@@ -38,10 +39,10 @@ from server.app.reload.security import SecurityReload
 from server.app.reload.statistics import StatisticsReload
 from server.app.reload.transports import TransportsReload
 from server.app.wiring.drain import DrainError
+from server.app.wiring.reload_services import ReloadOperations, ReloadServices
 
 if TYPE_CHECKING:
     from server.admin.pages import ConfigurationText
-    from server.app.wiring.reload_services import ReloadServices
     from server.log.event_log import EventLog
     from server.util.log_protocol import ServerLog
 
@@ -203,13 +204,13 @@ class ConfigurationReload:
         return prepared
 
 
-def reload_group(
+def make_reload(
     running: Configuration,
     defines: Mapping[str, str],
     log: EventLog,
     services: ReloadServices,
-) -> OperationGroup:
-    """Return the configuration as an entry that can be reloaded; see `ConfigurationReload`.
+) -> ReloadOperations:
+    """Return the operations that reload the configuration; see `ConfigurationReload`.
 
     Args:
         running: the configuration that the instance runs.
@@ -217,14 +218,15 @@ def reload_group(
         log: the log.
         services: the parts of the instance.
     """
-    parts = (
+    parts: list[ReloadablePart] = [
         LogTargetsReload(log),
         SecurityReload(services.engine, services.transports),
         TransportsReload(services.transports, services.certificate_check),
         DestinationsReload(services.engine, services.transports.replication_connector),
-        StatisticsReload(services.statistics),
         ActionsReload(services.actions),
-    )
+    ]
+    if services.statistics is not None:
+        parts.append(StatisticsReload(services.statistics))
     reload = ConfigurationReload(running, defines, log, parts, services.shown)
 
     async def plan(_id: str, _parameters: OperationParameters) -> str:
@@ -234,21 +236,31 @@ def reload_group(
             raise OperationError(str(error)) from None
         return "\n".join(lines) or "There are no differences."
 
-    async def apply(_id: str, _parameters: OperationParameters) -> str:
+    async def apply_differences() -> list[str]:
         try:
             with services.drain.excluded():  # it closes the transports that a reload would open
-                lines = await reload.apply()
+                return await reload.apply()
         except DrainError as error:
-            raise OperationError(f"No reload: {error}. Cancel the drain first.") from None
+            raise ReloadRefusedError(f"No reload: {error}. Cancel the drain first.") from None
+
+    async def apply(_id: str, _parameters: OperationParameters) -> str:
+        try:
+            return "\n".join(await apply_differences())
         except (ReloadRefusedError, ReloadIncompleteError) as error:
             raise OperationError(str(error)) from None
-        return "\n".join(lines)
+
+    async def run_step() -> None:
+        try:
+            await apply_differences()
+        except (ReloadRefusedError, ReloadIncompleteError) as error:
+            raise StepError("; ".join(str(error).splitlines())) from None
 
     operations = (
         AdminOperation("plan", "show the differences that a reload would apply", plan),
         AdminOperation("apply", "read the file again, and apply all differences or none", apply),
     )
-    return OperationGroup(("reload",), operations, lambda: {"configuration": reload.path})
+    group = OperationGroup(("reload",), operations, lambda: {"configuration": reload.path})
+    return ReloadOperations(group, run_step)
 
 
 def _reason(change: SettingChange) -> str:

@@ -58,7 +58,7 @@ from server.app.wiring.provision_sow import (
     warn_of_lost_records,
 )
 from server.app.wiring.provision_statistics import StatisticsService, sources_of
-from server.app.wiring.reload_services import MakeReloadGroup, ReloadServices
+from server.app.wiring.reload_services import MakeReload, ReloadServices
 from server.app.wiring.replication_start import start_replication
 from server.app.wiring.source_files import source_files
 from server.app.wiring.transport_table import TransportTable
@@ -105,7 +105,7 @@ class Instance:
         log: its event log.
         configuration: the document that the description was read from; None if there is none.
         supervisor: notified of the start's progress, and that the engine's loop runs.
-        make_reload_group: makes the operations that reload the configuration; None for none.
+        make_reload: makes the operations that reload the configuration; None for none.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -118,9 +118,9 @@ class Instance:
         log: EventLog,
         configuration: ConfigDocument | None = None,
         supervisor: Supervisor | None = None,
-        make_reload_group: MakeReloadGroup | None = None,
+        make_reload: MakeReload | None = None,
     ) -> None:
-        self._make_reload_group = make_reload_group
+        self._make_reload = make_reload
         self._spec = spec
         self._supervisor = supervisor or Supervisor({})
         self._log = log
@@ -151,6 +151,10 @@ class Instance:
         self._configuration = configuration
         self._services = self._make_services()
         self._actions = ActionRunner(spec, self._services)
+        self._drain = InstanceDrain(
+            self._engine, self._transports, self._services, self._request_stop
+        )
+        self._shown = ConfigurationText(redact_document(configuration) if configuration else "")
         self._lag_monitor: ReplicationLagMonitor | None = None
         self._mesh_reporter: MeshReporter | None = None
         self._stop_requested = asyncio.Event()
@@ -252,7 +256,8 @@ class Instance:
         statistics = self._start_statistics(opened)
         self._prepare_backup(topics, opened)
         self._provision_actions(opened)
-        admin = None if statistics is None else self._open_admin_interface(statistics, opened)
+        opened.callback(self._drain.close)
+        admin = self._open_admin_interface(statistics, self._operation_groups(statistics), opened)
         await self._open_transports(opened)
         self._check_certificates(opened)
         await self._actions.start()
@@ -396,7 +401,10 @@ class Instance:
         opened.callback(export.close)
 
     def _open_admin_interface(
-        self, statistics: StatisticsService, opened: contextlib.AsyncExitStack
+        self,
+        statistics: StatisticsService | None,
+        groups: list[OperationGroup],
+        opened: contextlib.AsyncExitStack,
     ) -> AdminInterface | None:
         """Listen on the address of the admin interface, if any; it answers when all else runs.
 
@@ -404,13 +412,9 @@ class Instance:
             StartError: it cannot listen on its address.
         """
         admin = self._spec.admin
-        if admin is None or admin.inet_addr is None:
+        if admin is None or admin.inet_addr is None or statistics is None:
             return None
-        read = self._configuration
-        text = ConfigurationText("" if read is None else redact_document(read))
-        secrets = frozenset[str]() if read is None else read.secrets
-        drain = InstanceDrain(self._engine, self._transports, self._services, self._request_stop)
-        opened.callback(drain.close)
+        secrets = frozenset[str]() if self._configuration is None else self._configuration.secrets
         console = partial(
             provision_console,
             self._spec,
@@ -429,10 +433,10 @@ class Instance:
             self._services,
             statistics.statistics_thread,
             self._post,
-            text,
+            self._shown,
             console,
-            self._operation_groups(statistics, drain, text),
-            drain,
+            groups,
+            self._drain,
             self._log,
             self._certificate_check,
         )
@@ -444,22 +448,25 @@ class Instance:
         interface.watch_certificates(self._file_watch)
         return interface
 
-    def _operation_groups(
-        self, statistics: StatisticsService, drain: InstanceDrain, text: ConfigurationText
-    ) -> list[OperationGroup]:
-        """Return operations of administrators that need more than the services of actions."""
+    def _operation_groups(self, statistics: StatisticsService | None) -> list[OperationGroup]:
+        """Return operations of administrators that need more than the services of actions.
+
+        Actions can reload the configuration from now on.
+        """
         groups = [log_target_group(LevelOverrides(self._log, self._clock))]
-        if self._make_reload_group is not None:
+        if self._make_reload is not None:
             services = ReloadServices(
                 self._engine,
                 self._transports,
                 self._certificate_check,
                 statistics,
                 self._actions,
-                drain,
-                text,
+                self._drain,
+                self._shown,
             )
-            groups.append(self._make_reload_group(services))
+            reload = self._make_reload(services)
+            self._services.reload_configuration = reload.run_step
+            groups.append(reload.group)
         return groups
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:

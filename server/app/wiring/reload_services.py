@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +25,7 @@ class ReloadServices:
         engine: the engine.
         transports: the transports.
         certificate_check: checks the certificates in use.
-        statistics: the statistics.
+        statistics: the statistics; None without an Admin section.
         actions: the actions.
         drain: drains the instance.
         shown: the text of the configuration that the admin interface shows.
@@ -34,11 +34,25 @@ class ReloadServices:
     engine: Engine
     transports: TransportTable
     certificate_check: CertificateCheck
-    statistics: StatisticsService
+    statistics: StatisticsService | None
     actions: ActionRunner
     drain: InstanceDrain
     shown: ConfigurationText
 
 
-MakeReloadGroup: TypeAlias = "Callable[[ReloadServices], OperationGroup]"
+@dataclass(frozen=True, slots=True)
+class ReloadOperations:
+    """Reloads of the configuration, for administrators and for actions.
+
+    Attributes:
+        group: the operations of administrators.
+        run_step: applies all differences of the file, or none; raises `StepError` if that is
+            refused or fails.
+    """
+
+    group: OperationGroup
+    run_step: Callable[[], Awaitable[None]]
+
+
+MakeReload: TypeAlias = Callable[[ReloadServices], ReloadOperations]
 """Makes the operations that reload the configuration of an instance with these parts."""
