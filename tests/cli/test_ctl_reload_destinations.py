@@ -18,7 +18,7 @@ from tests.cli.test_ctl import ctl
 from tests.cli.test_ctl_drain import LOG, QUEUE
 from tests.conformance.test_replication_destinations import publish
 from tests.replication.topologies import Link, Topology
-from tests.support.cluster import Cluster, Instance, cluster
+from tests.support.cluster import DOWNGRADE, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
@@ -163,6 +163,20 @@ def test_a_removed_destination_holds_back_no_acknowledgement(star: Star) -> None
     assert log_of(star["C"]) == log_of(star["A"])
 
 
+def test_the_number_of_destinations_that_stay_sync_changes(star: Star) -> None:
+    number = "<MinSyncDestinations>1</MinSyncDestinations>"
+    tuning = f"<Tuning><Replication>{number}</Replication></Tuning>"
+    actions = DOWNGRADE.format(every="200ms", age="300ms")
+    lines = star.change("</AMPSConfig>", f"{tuning}{actions}</AMPSConfig>")
+    assert not any(line.startswith(RELINKED) for line in lines)
+    star["B"].kill()
+    with publisher_at(star["A"]) as publisher:
+        publisher.send({"c": "publish", "t": "orders", "s": 1, "a": "persisted"}, b'{"id":1}')
+        assert star["A"].server.logs("1E-0024")
+        star.change(tuning, "")
+        assert int(publisher.receive_header()["s"]) == 1
+
+
 def test_nothing_is_lost_or_comes_twice_while_destinations_change(star: Star) -> None:
     b = star.elements["B"]
     (address,) = re.findall(r"127\.0\.0\.1:\d+", b)
@@ -282,17 +296,27 @@ def test_queues_are_shared_from_a_start_on(tmp_path: Path) -> None:
         assert "queue work begins or ceases to be shared at a start" in refused(admin)
 
 
+MODULE: Final = """
+<Modules><Module>
+  <Name>said</Name><Library>libamps_exec_authenticator.so</Library>
+</Module></Modules>
+"""
 CREDENTIALS: Final = """
-<Authenticator><Module>amps-default-authenticator-module</Module>
-  <Options><User>{user}</User></Options></Authenticator>
+<Authenticator><Module>said</Module>
+  <Options><UserName>{user}</UserName><Command>echo secret</Command></Options></Authenticator>
 """
 
 
 def test_a_destination_logs_on_with_other_credentials(star: Star) -> None:
-    b = star.elements["B"]
+    b = before = star.elements["B"]
+    edit(star.admin, "</AMPSConfig>", f"{MODULE}</AMPSConfig>")
     for user in ("one", "two"):
         changed = b.replace("<InetAddr>", CREDENTIALS.format(user=user) + "<InetAddr>")
-        star.change(star.elements["B"], changed)
-        star.elements["B"] = changed
+        star.change(before, changed)
+        before = changed
         star.admin.comes("/amps/instance/replication/B/authenticated_id", user)
     star.admin.comes("/amps/instance/replication/B/is_connected", "1")
+    edit(star.admin, before, b)
+    assert any(
+        line.startswith("Modules/Module said is removed") for line in star.change(MODULE, "")
+    )
