@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 _WITH_SPARK: Final = "tests/pipeline/"
 """Most of these share a Spark, which needs a Java and 1.5 GB. Another one would take twenty seconds
@@ -39,7 +41,6 @@ _OWN_SPARK: Final = (
     (
         "tests/pipeline/test_cluster.py",
         "tests/pipeline/test_found_by_spark.py",
-        "tests/pipeline/test_session.py",
     ),
 )
 """These start Sparks of their own, two at a time: Spark gives up a Python process that has not
@@ -65,8 +66,34 @@ _FIRST: Final = (
 """What takes longest begins first, so that no process is left with it in the end."""
 
 
+class _Collection(list[str]):
+    """The tests of a process, whose `index` does not search: xdist calls it for each test."""
+
+    def __init__(self, nodeids: Sequence[str]) -> None:
+        super().__init__(nodeids)
+        self._indices = {nodeid: index for index, nodeid in enumerate(nodeids)}
+
+    def index(self, nodeid: str, *_range: object) -> int:
+        return self._indices[nodeid]
+
+
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """A file's tests stay together: they share a server."""
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """See `_Collection`."""
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Collection(collection)
+
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        """Forget scopes that are complete: xdist counts all tests of a process after each."""
+        super().mark_test_complete(node, item_index, duration)
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_EACH_ALONE):
