@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from config_schema.version import VERSION
 from tests.support.long_form import ONLY_LONG
@@ -147,6 +145,10 @@ def test_a_package_is_installed_started_and_removed(
 
 
 def test_the_sbom_is_valid_and_names_what_is_installed(packages: Path) -> None:
+    # Imported only here: it takes a second, which each collection of tests would spend.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = (packages / f"amperage-{VERSION}.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     for name in ("pkg:pypi/lxml@", "pkg:pypi/numpy@", f"pkg:pypi/amperage@{VERSION}"):
