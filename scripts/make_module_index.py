@@ -5,7 +5,6 @@ Run it after a module was added, renamed or described anew: `make pages`.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,12 +52,8 @@ def _is_module(file: Path) -> bool:
 
 def _summary(file: Path) -> str:
     """Return the first sentence of a module's docstring, as Markdown."""
-    text = file.read_text("utf-8")
-    if file.suffix == ".py":
-        docstring = ast.get_docstring(ast.parse(text)) or ""
-    else:
-        found = re.search(r'^"""(.*?)"""', text, re.DOTALL | re.MULTILINE)
-        docstring = found[1] if found else ""
+    found = re.search(r'^r?"""(.*?)"""', file.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    docstring = found[1] if found else ""
     return " ".join(docstring.split("\n\n")[0].split()).replace("|", "\\|")
 
 

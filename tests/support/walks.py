@@ -33,10 +33,11 @@ def walks() -> dict[str, list[str]]:
 def trace() -> None:
     """From now on, have this process write down which functions of the walks it calls."""
     names = {name for walk in walks().values() for name in walk}
+    ends = {name.rpartition(".")[2] for name in names} | {"__init__"}
     file = os.open(TRACE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call":
+        if event == "call" and frame.f_code.co_name in ends:
             qualified = frame.f_code.co_qualname.removesuffix(".__init__")
             name = f"{frame.f_globals.get('__name__')}.{qualified}"
             if name in names:
