@@ -14,10 +14,10 @@ from tests.engine.support import SimulatedClock
 
 @pytest.fixture(autouse=True)
 def usual_collection() -> Iterator[None]:
-    """As it was, afterwards."""
+    """As it was, afterwards: with the collected tests set aside, see tests/conftest.py."""
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
-    gc.unfreeze()
+    gc.freeze()
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks
 
