@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.admin.support import Admin, running_admin
+from tests.support.quick import quick_command
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_configuration
 from tests.support.sow import query
@@ -44,7 +44,7 @@ _ALL: Final = "1000000"
 
 def amps_backup(*words: object) -> subprocess.CompletedProcess[str]:
     """Run the command."""
-    command = [sys.executable, "-m", "server.cli.amps_backup", *map(str, words)]
+    command = [*quick_command("server.cli.amps_backup"), *map(str, words)]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=WAIT_SECONDS
     )

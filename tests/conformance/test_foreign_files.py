@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -108,13 +109,22 @@ def test_they_can_be_renamed(tmp_path: Path) -> None:
         assert len(query(peer, "orders").records) == 1
 
 
-def used(directory: Path) -> None:
-    """Let a server write a journal."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a server that has written a journal."""
+    directory = tmp_path_factory.mktemp("written")
     with running_server(directory, elements=ELEMENTS) as server:
         with server.log_on("p") as peer:
             peer.publish("orders", b'{"id":1}', s=1, a="persisted")
             assert peer.receive_header()["status"] == "success"
         server.stop(signal.SIGKILL)
+    return directory
+
+
+@pytest.fixture
+def used(written: Path, tmp_path: Path) -> Path:
+    """Return a copy of it."""
+    return Path(shutil.copytree(written, tmp_path, dirs_exist_ok=True))
 
 
 @pytest.mark.parametrize(
@@ -122,14 +132,13 @@ def used(directory: Path) -> None:
 )
 @pytest.mark.parametrize(("make", "said"), [(os.mkfifo, "a fifo"), (os.mkdir, "a directory")])
 def test_what_is_no_file_stops_the_start_also_beside_journals_of_ours(
-    tmp_path: Path, name: str, make: Callable[[Path], None], said: str
+    used: Path, name: str, make: Callable[[Path], None], said: str
 ) -> None:
     """Opening a fifo would wait for ever."""
-    used(tmp_path)
-    path = tmp_path / f"journal/test-instance.{name}"
+    path = used / f"journal/test-instance.{name}"
     path.unlink(missing_ok=True)
     make(path)
-    assert f"{path.name} is {said}, where a file is expected" in why_no_start(tmp_path, ELEMENTS)
+    assert f"{path.name} is {said}, where a file is expected" in why_no_start(used, ELEMENTS)
 
 
 def wipe_all_but_the_header(content: bytearray) -> None:
@@ -149,25 +158,23 @@ def make_newer(content: bytearray) -> None:
     ],
 )
 def test_a_journal_of_ours_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    tmp_path: Path, damage: Callable[[bytearray], None], said: str
+    used: Path, damage: Callable[[bytearray], None], said: str
 ) -> None:
     """Nor is it renamed: somebody has to decide what becomes of what was in it."""
-    used(tmp_path)
-    content = bytearray((tmp_path / FIRST).read_bytes())
+    content = bytearray((used / FIRST).read_bytes())
     damage(content)
-    (tmp_path / FIRST).write_bytes(content)
+    (used / FIRST).write_bytes(content)
     for options in ((), ("--set-aside-foreign-files",)):
-        assert said in why_no_start(tmp_path, ELEMENTS, options=options)
-        assert (tmp_path / FIRST).read_bytes() == content
+        assert said in why_no_start(used, ELEMENTS, options=options)
+        assert (used / FIRST).read_bytes() == content
 
 
-def test_a_journal_that_has_lost_its_first_page_is_read(tmp_path: Path) -> None:
+def test_a_journal_that_has_lost_its_first_page_is_read(used: Path) -> None:
     """Its entries are enough to make the page again."""
-    used(tmp_path)
-    content = bytearray((tmp_path / FIRST).read_bytes())
+    content = bytearray((used / FIRST).read_bytes())
     content[:4096] = NOISE[:4096]
-    (tmp_path / FIRST).write_bytes(content)
-    with running_server(tmp_path, elements=ELEMENTS) as server, server.log_on() as peer:
+    (used / FIRST).write_bytes(content)
+    with running_server(used, elements=ELEMENTS) as server, server.log_on() as peer:
         assert server.logs("it does not begin like a journal file")
         assert len(query(peer, "orders").records) == 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 import pytest
 
 from tests.recovery.large_messages import ELEMENTS, SIZE, Publisher, log_on, replay
+from tests.support.quick import quick_command
 from tests.support.server import RunningServer, running_server, why_no_start
 
 JOURNAL: Final = ELEMENTS.format(sow=".", journal="journal")
@@ -32,7 +32,7 @@ def server_with(directory: Path, messages: int) -> Iterator[RunningServer]:
 
 def tool(name: str, *arguments: str) -> str:
     """What a tool prints."""
-    command = [sys.executable, "-m", f"server.cli.{name}", *arguments]
+    command = [*quick_command(f"server.cli.{name}"), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
