@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,13 @@ def outcome(parse_it: object, text: str) -> Expr | str:
 def lifted(text: str) -> ContentFilter:
     """The filter of a text that has never been parsed before."""
     return lift_constants(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_shared"), [("-2.5", True), ("0.0", True), ("-0.0", False), ("1", False)]
+)
+def test_doubles_share_a_form_but_for_the_negative_zero(text: str, is_shared: bool) -> None:
+    assert (lifted(f"/a > {text}")[0] == lifted("/a > 1.5")[0]) == is_shared
 
 
 def filter_outcome(parse_it: Callable[[str], ContentFilter], text: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import hypothesis.strategies as st
-from hypothesis import given
+from hypothesis import example, given
 
 from server.replication.core import DedupWindow
 from server.replication.core.dedup_window import make_peer_dedup_window
@@ -18,6 +18,7 @@ RUNS = st.lists(NUMBERS, min_size=1, max_size=6) | st.builds(
 
 
 @given(st.lists(RUNS))
+@example([[2, 1, 2]])
 def test_each_number_is_new_once(runs: list[list[int] | range]) -> None:
     had: set[int] = set()
     highest = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,16 @@ def test_each_is_found_where_it_is(
     }
     assert expected <= told
     assert told <= {(*name, origin) for name, (*_, origin) in model.items()}
+
+
+@pytest.mark.parametrize("numbers", [[1, 2, 3], [3, 1, 2]])
+def test_entries_of_several_topics_are_found_in_whatever_order(numbers: list[int]) -> None:
+    recent = RecentEntries()
+    checksums = [10 * number for number in numbers]
+    places = [(TOPICS[number % 2], ORIGINS[number % 2]) for number in numbers]
+    recent.add_mixed_batch(1, numbers, checksums, (5, 7), (5, 6, 7), places)
+    for txid, number, checksum, place in zip((5, 6, 7), numbers, checksums, places, strict=True):
+        assert recent.find(1, number) == (checksum, txid, txid, *place)
 
 
 def test_the_older_half_is_forgotten() -> None:
