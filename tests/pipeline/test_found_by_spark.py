@@ -1,10 +1,14 @@
-"""The formats are there in every Spark that runs with a Python which has Amperage."""
+"""Programs that spark-submit runs, with a Python which has Amperage.
+
+The formats are there in every Spark; a session of the pipeline is what spark-submit was told.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +20,7 @@ from tests.support.server import RunningServer
 
 PROGRAM = """
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -36,34 +41,83 @@ writer = copied.writeStream.format("amps").options(server=server, topic="log-cop
 writer.trigger(availableNow=True).start(checkpointLocation=checkpoint).awaitTermination()
 ours = {"pipeline", "server"} & {name.partition(".")[0] for name in sys.modules}
 print(json.dumps([view, columns, amps, journal, sorted(ours)]))
+spark.stop()
+
+import pipeline
+
+NAMES = ("spark.app.name", "spark.master", "spark.sql.shuffle.partitions", "spark.ui.enabled",
+         "spark.sql.session.timeZone", "spark.python.unix.domain.socket.enabled")
+
+def settings(spark):
+    return {name: spark.conf.get(name, None) for name in NAMES}
+
+os.environ["PYSPARK_PYTHON"] = "/bin/false"
+spark = pipeline.session()
+submitted = settings(spark)
+spark.conf.set("spark.sql.shuffle.partitions", "7")
+again = pipeline.session()
+assert again is spark
+count = spark.read.format("amps-journal").schema("id INT").load(journals).count()
+print(json.dumps([submitted, settings(again), count]))
 """
 
 
-def test_a_program_needs_to_import_nothing(server: RunningServer, tmp_path: Path) -> None:
-    """Records, journals, streams and SQL; and what the Python in PATH has, workers have."""
+@pytest.fixture(scope="module")
+def printed(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Return the values that the program prints: to start Spark for each would take long."""
+    directory = tmp_path_factory.mktemp("found")
     publish(server, "both-found", [{"id": number, "qty": number} for number in (1, 2, 3)])
     publish(server, "log-found", [{"id": 1}, {"id": 2}])
-    journals = tmp_path / "journals"
+    journals = directory / "journals"
     journals.mkdir()
     with journal(journals) as writer:
         writer.publish("t", b'{"id":1}')
-    (tmp_path / "program.py").write_text(PROGRAM)
-    words = (uri(server), str(journals), str(tmp_path / "checkpoint"))
+    (directory / "program.py").write_text(PROGRAM)
+    words = (uri(server), str(journals), str(directory / "checkpoint"))
     run = run_spark(
         "spark-submit",
+        "--master",
+        "local[1]",
+        "--name",
+        "mine",
         "program.py",
         *words,
-        directory=tmp_path,
-        conf={"spark.master": "local[1]"},
+        directory=directory,
+        conf={
+            "spark.sql.shuffle.partitions": "5",
+            "spark.sql.session.timeZone": "America/New_York",
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
+        },
         PYSPARK_PYTHON=sys.executable,
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    view, columns, amps, entries, ours = json.loads(run.stdout.splitlines()[-1])
+    return list(map(json.loads, run.stdout.splitlines()[-2:]))
+
+
+def test_a_program_needs_to_import_nothing(printed: list[Any], server: RunningServer) -> None:
+    """Records, journals, streams and SQL; and what the Python in PATH has, workers have."""
+    view, columns, amps, entries, ours = printed[0]
     assert view == [[2, 2], [3, 3]]
     assert columns == ["id", "qty"]
     assert (amps, entries) == (4, 1)
     assert sorted(logged(server, "log-copied-found")) == [b'{"id":1}', b'{"id":2}']
     assert ours == []
+
+
+def test_what_spark_submit_was_told_stays(printed: list[Any]) -> None:
+    """And what a session has; workers run where the pipeline is, whatever the environment says."""
+    submitted, again, count = printed[1]
+    assert submitted == {
+        "spark.app.name": "mine",
+        "spark.master": "local[1]",
+        "spark.sql.shuffle.partitions": "5",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.ui.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    assert again == submitted | {"spark.sql.shuffle.partitions": "7"}
+    assert count == 1
 
 
 SQL = """
