@@ -18,7 +18,7 @@ def test_statistics_of_an_age_are_removed_and_what_they_took_is_given_back(tmp_p
     present = {str(number): number for number in range(300)}
     with kept(path) as keeper, closing(sqlite3.connect(path)) as other:
         bench.services.statistics = keeper
-        stamps = [take(keeper, clients.sample(at, present)).timestamp for at in (*range(50), LATER)]
+        stamps = [take(keeper, clients.sample(at, present)).timestamp for at in (*range(30), LATER)]
 
         bench.add(None, ("amps-action-do-truncate-statistics", {"Age": "{{AGE}}s"}))
         bench.perform(AGE=b"10")

@@ -479,7 +479,7 @@ def test_what_a_filter_takes_is_about_what_is_counted_for_it(
     """Its client answers neither for much less than there is, nor for many times as much."""
     core = Core()
     peer, publisher = core.log_on("peer"), core.log_on("publisher")
-    count = 20
+    count = 8
 
     def subscribe(topic: str, numbers: range) -> None:
         for number in numbers:

@@ -18,6 +18,7 @@ from server.replication.core.mesh import (
     Neighbour,
 )
 from server.replication.core.router import MAX_PEER_MESSAGE_SIZE
+from tests.support.long_form import ONLY_LONG
 
 SECOND = 1_000_000
 
@@ -113,7 +114,13 @@ MESHES = {
 }
 
 
-@pytest.mark.parametrize("links", MESHES.values(), ids=MESHES)
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param(links, id=name, marks=ONLY_LONG if name == "ring of 50" else ())
+        for name, links in MESHES.items()
+    ],
+)
 def test_everybody_hears_of_everybody(links: list[tuple[str, str]]) -> None:
     net = Net(*links)
     everybody = set(net.meshes)

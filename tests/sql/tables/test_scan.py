@@ -107,7 +107,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("filter_", spread(FILTERS, 5))
+@pytest.mark.parametrize("filter_", spread(FILTERS, 3))
 @pytest.mark.parametrize("metadata", [False, True])
 def test_a_scan_of_two_tables_is_of_one_moment_while_records_change(
     filter_: str | None, metadata: bool, monkeypatch: pytest.MonkeyPatch
@@ -164,7 +164,7 @@ def test_a_scan_of_two_tables_is_of_one_moment_while_records_change(
                 )
 
 
-@pytest.mark.parametrize("filter_", spread(FILTERS, 4))
+@pytest.mark.parametrize("filter_", spread(FILTERS, 3))
 @pytest.mark.parametrize("columns", [COLUMNS, ("n", "s"), ()])
 def test_scans_in_a_row_return_the_records_of_their_moments(
     filter_: str | None, columns: tuple[str, ...]
