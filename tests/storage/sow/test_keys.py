@@ -259,7 +259,8 @@ def test_what_is_no_chain_file_is_refused(tmp_path: Path) -> None:
 # ---- other generators
 
 
-def test_a_python_file_can_be_a_key_generator(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["42", "x" * 65_535], ids=len)
+def test_a_python_file_can_be_a_key_generator(tmp_path: Path, key: str) -> None:
     library = tmp_path / "constant_keys.py"
     library.write_text(
         "class Constant:\n"
@@ -268,8 +269,8 @@ def test_a_python_file_can_be_a_key_generator(tmp_path: Path) -> None:
         "def create_key_generator(topic, message_type, options):\n"
         "    return Constant(options['Value'][0])\n"
     )
-    made = create_key_generator(str(library), "t", _json(), {"Value": ["42"]})
-    assert made.key(b"{}", None) == "42"
+    made = create_key_generator(str(library), "t", _json(), {"Value": [key]})
+    assert made.key(b"{}", None) == key
 
 
 @pytest.mark.parametrize(
@@ -279,7 +280,7 @@ def test_a_python_file_can_be_a_key_generator(tmp_path: Path) -> None:
         ("42", "gave 42: expected a text"),
         ("None", "gave None: expected a text"),
         ("''", "gave '': expected a text"),
-        ("'x' * 70_000", "gave 'xxx"),
+        ("'x' * 65_536", "gave 'xxx"),
         ("chr(0xDC00)", "gave '.udc00': expected a text"),
     ],
 )
