@@ -25,6 +25,8 @@ from tests.support.long_form import ONLY_LONG
 from tests.support.server import ROOT, environment, free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
+pytestmark = pytest.mark.process  # copies half a gigabyte, which takes as long as processes do
+
 PROGRAM = Path("opt/amps")
 UNITS = [Path("usr/lib/systemd/system") / name for name in ("amps.service", "amps@.service")]
 INIT_SCRIPT = Path("etc/init.d/amps")
