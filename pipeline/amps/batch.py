@@ -13,12 +13,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from amperage.client import EPOCH, NOW, CommandError
 from amperage.client.block_client import BlockClient
 from amperage.client.blocks import MessageBlock
+from amperage.wire.bookmarks import is_now
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
 from pipeline.error_reports import brief_errors
+from pipeline.errors import option_error
 from pipeline.message_columns import gathered
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
@@ -67,6 +70,7 @@ class AmpsReader(DataSourceReader):
             PipelineError: it does not.
         """
         with connected(self._options, "plan") as client:
+            _require_history(client, self._options)
             for _ in self._query(client, None, 1):
                 pass
         count = self._options.partitions
@@ -107,6 +111,33 @@ class AmpsReader(DataSourceReader):
         )
         while blocks := stream.blocks(options.timeout):
             yield blocks
+
+
+def _require_history(client: BlockClient, options: AmpsOptions) -> None:
+    """Check that the topic has past states, if one is requested.
+
+    The server ignores bookmarks of queries of topics without History, and refuses ranges of the
+    others. Rows of the present would be taken for those of the past.
+
+    Raises:
+        PipelineError: the topic has no past states.
+    """
+    if options.bookmark is None or is_now(options.bookmark):
+        return
+    try:
+        for _ in client.sow(options.read_topic, bookmark=f"[{EPOCH}:{NOW}]", top_n=1):
+            pass
+    except CommandError as error:
+        if error.reason != "invalid bookmark":
+            raise
+        return
+    raise option_error(
+        "topic",
+        options.read_topic,
+        f"no state as of {options.bookmark}: the topic has no History in the configuration; for a"
+        " topic in the transaction log, read its messages by a range such as"
+        f" bookmark=[{EPOCH}:{options.bookmark}]",
+    )
 
 
 def _can_filter(options: AmpsOptions) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from pyspark.sql.datasource import Filter
@@ -25,6 +27,7 @@ FOLLOWED: Final = ("publish", "all")
 PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
+_BOOKMARK: Final = re.compile(r"\d+\|\d+\|", re.ASCII)
 MAX_VERSION: Final = (1 << 31) - 1
 """The limit of a version in a sequence number; see `pipeline.amps.writer`."""
 _MAX_COUNT: Final = (1 << 31) - 1
@@ -39,6 +42,8 @@ _CERTIFICATES: Final = ("ca_file", "certificate_file", "key_file")
 _LOGIN: Final = ("user", "password", "password_file", "password_env", *_CERTIFICATES)
 _FIELDS: Final = {"server": "servers"}
 """Attributes with other names than their options."""
+_AS_OF: Final = {"timestampasof": "timestampAsOf", "versionasof": "versionAsOf"}
+"""Options of Delta for the bookmark of a past state, as users write them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +168,10 @@ def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsO
         its_uses, convert = reader
         if its_uses.isdisjoint(uses):
             known = ", ".join(sorted(its_uses))
-            raise OptionError(f"option {name}: it is for {known}, and this is {uses[0]}")
+            shown = _AS_OF.get(name, name)
+            raise OptionError(f"option {shown}: it is for {known}, and this is {uses[0]}")
         values[_FIELDS.get(name, name)] = convert(name, text)
+    _take_as_of(values)
     values["tolerance"] = read_tolerance(options_by_name)
     for name in tolerance.NAMES:
         values.pop(name, None)
@@ -188,6 +195,20 @@ def read_options(options_by_name: Mapping[str, str], *uses: AccessMode) -> AmpsO
     _check_deletions(options)
     _check_identity(options, values)
     return options
+
+
+def _take_as_of(values: dict[str, Any]) -> None:
+    """Replace the options of Delta for a past state by the bookmark.
+
+    Raises:
+        PipelineError: several options name a point in time.
+    """
+    names = [name for name in ("bookmark", *_AS_OF) if name in values]
+    if len(names) > 1:
+        shown = " and ".join(_AS_OF.get(name, name) for name in names)
+        raise OptionError(f"options {shown}: expected one of them")
+    for name in names:
+        values["bookmark"] = values.pop(name)
 
 
 def _check_limits(options: AmpsOptions, options_by_name: Mapping[str, Any]) -> None:
@@ -322,6 +343,25 @@ def _seconds(name: str, text: str) -> float:
     return seconds
 
 
+def _moment(name: str, text: str) -> str:
+    """Return a time as a bookmark; one without an offset is in UTC, as in messages."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        problem = "expected a time, such as 2026-01-02T12:35:00Z, or a date"
+        raise option_error(_AS_OF[name], text, problem) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def _message_bookmark(name: str, text: str) -> str:
+    if not _BOOKMARK.fullmatch(text.strip()):
+        problem = "expected the bookmark of a message, such as 13948331409633280000|7|"
+        raise option_error(_AS_OF[name], text, problem)
+    return text.strip()
+
+
 def _one_of(choices: tuple[str, ...]) -> Callable[[str, str], str]:
     def read(name: str, text: str) -> str:
         if text.lower() not in choices:
@@ -340,6 +380,8 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "orderby": (frozenset({"read"}), _text),
     "top_n": (frozenset({"read"}), _count),
     "bookmark": (_READS, _text),
+    "timestampasof": (frozenset({"read"}), _moment),
+    "versionasof": (frozenset({"read"}), _message_bookmark),
     "options": (_READS, _text),
     "batch_size": (frozenset({"read"}), _count),
     "client_name": (_ALL, _text),

@@ -86,6 +86,18 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
             GOOD | {"failondataloss": "true", "fail_on_data_loss": "true"},
             "options failOnDataLoss and fail_on_data_loss: expected one of them",
         ),
+        ("read", GOOD | {"timestampasof": "then"}, "option timestampAsOf='then': expected a time"),
+        ("read", GOOD | {"versionasof": "5"}, "option versionAsOf='5': expected the bookmark of a"),
+        (
+            "read",
+            GOOD | {"versionasof": "5|6|", "bookmark": "5|6|"},
+            "options bookmark and versionAsOf: expected one of them",
+        ),
+        (
+            "readStream",
+            GOOD | {"versionasof": "5|6|"},
+            "option versionAsOf: it is for read, and this is readStream",
+        ),
         ("writeStream", GOOD | {"write_id": "n"}, "option write_id: it is for write, and this is"),
         (
             "read",
@@ -232,6 +244,8 @@ def test_reads_that_the_server_refuses(spark: SparkSession, server: RunningServe
         ({"orderby": "/a sideways"}, "option orderby='/a sideways': sow: invalid orderby"),
         ({"options": "conflation"}, "option options='conflation"),
         ({"bookmark": "yesterday", "topic": "past"}, "option bookmark='yesterday': sow: invalid"),
+        ({"versionAsOf": "5|6|", "topic": "past"}, "option bookmark='5|6|': sow: bookmark not fou"),
+        ({"timestampAsOf": "2026-01-02"}, "option topic='sow-bad': no state as of 20260102T000000"),
         ({"server": f"tcp://localhost:{free_port()}/amps/json"}, "option server='tcp://localhost"),
         ({"server": uri(server, "nonsense")}, "option server='tcp://127.0.0.1"),
     ]

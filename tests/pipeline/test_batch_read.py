@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -125,9 +125,21 @@ def test_time_travel(spark: SparkSession, server: RunningServer) -> None:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     time.sleep(0.005)
     publish(server, "past", [{"id": 1, "n": 2}, {"id": 2, "n": 2}])
-    for point in (moment, message):
-        then = reading(spark, server, "past", bookmark=point).schema("id INT, n INT").load()
+    shown = datetime.strptime(moment, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+    local = shown.astimezone(timezone(timedelta(hours=-5, minutes=-30)))
+    points = [("bookmark", moment), ("bookmark", message), ("versionAsOf", message)]
+    points += [("timestampAsOf", text) for text in (local.isoformat(), f"{shown:%F %T.%f}")]
+    for option, point in points:
+        then = reading(spark, server, "past", **{option: point}).schema("id INT, n INT").load()
         assert then.collect() == [Row(id=1, n=1)]
+    now = reading(spark, server, "past").schema("id INT, n INT").load()
+    changed = "SELECT id FROM {now} LEFT ANTI JOIN {then} USING (id, n) ORDER BY id"
+    assert [row.id for row in spark.sql(changed, now=now, then=then).collect()] == [1, 2]
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW then (id INT, n INT) USING amps OPTIONS"
+        f" (server '{uri(server)}', topic 'past', timestampAsOf '{shown:%F %T.%f}')"
+    )
+    assert spark.sql("SELECT sum(n) FROM then").collect() == [(1,)]
 
 
 def test_fields_of_other_types_than_json(spark: SparkSession, server: RunningServer) -> None:
