@@ -13,6 +13,10 @@ LONG: Final = 1024
 """Bytes of a message, on average and exactly."""
 
 FIVE: Final = "order_id BIGINT, symbol STRING, side STRING, qty INT, price DOUBLE"
+TWELVE: Final = (
+    f"{FIVE}, customer STRING, status STRING, at TIMESTAMP, venue STRING, note STRING,"
+    " legs ARRAY<STRUCT<leg: INT, price: DOUBLE>>, tags STRUCT<desk: STRING, algo: STRING>"
+)
 WHERE: Final = (
     "symbol <> 'SYM007' and side = 'BUY' and qty > 1000 and price < 400 and order_id >= 100"
 )
@@ -33,6 +37,24 @@ def orders(size: int, count: int = DIFFERENT) -> Sequence[bytes]:
     """
     chance = random.Random(5)
     return [_order(chance, number, size) for number in range(count)]
+
+
+def mixed_orders(count: int = DIFFERENT) -> Sequence[bytes]:
+    """Make messages of which none has the form of another: order and number of fields, and size.
+
+    Args:
+        count: how many; each has a number of its own.
+    """
+    chance = random.Random(7)
+    found = []
+    for body in orders(SHORT, count):
+        order = json.loads(body)
+        if chance.random() < 0.3:
+            order["note"] = "n" * chance.randrange(900)
+        names = [name for name in order if name == "order_id" or chance.random() < 0.9]
+        chance.shuffle(names)
+        found.append(json.dumps({name: order[name] for name in names}).encode())
+    return found
 
 
 def _order(chance: random.Random, number: int, size: int) -> bytes:

@@ -42,6 +42,7 @@ _TIMES: Final[Mapping[DataType, tuple[Kind, int]]] = {
     TimestampNTZType(): (Kind.MOMENT, 8),
 }
 OBJECT: Final = (Kind.OBJECT, 0)
+ARRAY: Final = (Kind.ARRAY, 0)
 
 ColumnBuffers = tuple[bytearray, bytes | bytearray, bytearray | None]
 """The buffers that a compiled reader returns for a column: valid, values, offsets."""
@@ -55,7 +56,7 @@ class ColumnRequest(NamedTuple):
         kind: the kind of its values.
         width: of a value, in bytes: 1, 2, 4 or 8 for WHOLE, 4 or 8 for REAL, 1 for TRUTH, 8 for
             MOMENT, 4 for DAY, 16 for PART; 0 for the others.
-        members: the columns of an OBJECT.
+        members: the columns of an OBJECT; the element of an ARRAY.
     """
 
     name: bytes
@@ -80,7 +81,7 @@ class FilledColumn:
     Args:
         field: its name and type in Arrow.
         kind: its kind and width for compiled readers.
-        members: the members of a struct.
+        members: the members of a struct; the element of an array.
     """
 
     def __init__(
@@ -117,10 +118,14 @@ class FilledColumn:
             members = [member.build_array(bodies, filled, odd) for member in self.members]
             missing = pa.array(~np.frombuffer(valid, np.bool_))
             return pa.StructArray.from_arrays(members, fields=list(kind), mask=missing)
+        validity = None if 0 not in valid else pa.py_buffer(_bits(valid))
+        if self.kind is Kind.ARRAY:
+            elements = self.members[0].build_array(bodies, filled, odd)
+            buffers = [validity, pa.py_buffer(offsets)]
+            return pa.Array.from_buffers(kind, len(valid), buffers, children=[elements])
         if self.kind is Kind.TRUTH:
             values = _bits(values)
         buffers = [values] if offsets is None else [offsets, values]
-        validity = None if 0 not in valid else pa.py_buffer(_bits(valid))
         return pa.Array.from_buffers(kind, len(valid), [validity, *map(pa.py_buffer, buffers)])
 
     def decode_column(

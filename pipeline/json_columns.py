@@ -1,10 +1,10 @@
 """Fields of JSON bodies as Arrow columns, a block of bodies at a time.
 
 Compiled code parses the bodies (`pipeline.native.json_columns`) and fills plain columns:
-numbers, texts, times in ISO 8601, and objects of them. For arrays, maps, decimals and other types
-it returns their positions, and each is decoded by its type. Bodies that are not plain, of which
-there may be none or a few, are parsed again, value by value: whole numbers may be written like
-`5.0`, and NaN and Infinity, which JSON does not have, are numbers to the server and to many
+numbers, texts, times in ISO 8601, and objects and arrays of them. For maps, decimals and other
+types it returns their positions, and each is decoded by its type. Bodies that are not plain, of
+which there may be none or a few, are parsed again, value by value: whole numbers may be written
+like `5.0`, and NaN and Infinity, which JSON does not have, are numbers to the server and to many
 publishers. A value that is still invalid causes an error with the reason.
 """
 
@@ -19,10 +19,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from pipeline.arrow import column_of
 from pipeline.arrow_fill import (
+    ARRAY,
     OBJECT,
     ColumnFiller,
     ColumnRequest,
@@ -67,6 +68,9 @@ class _Column(FilledColumn):
                 )
                 for number, schema_field in enumerate(kind)
             ]
+        elif isinstance(kind, ArrayType) and _is_plain(kind.elementType, times):
+            plain = ARRAY
+            members = [_Column(field.type.value_field, kind.elementType, f"{path}[]", times)]
         super().__init__(field, plain or _PART, members)
         self._decode = _decoder(kind, path, times, lenient=False)
         self._decode_leniently = _decoder(kind, path, times, lenient=True)
@@ -160,6 +164,15 @@ class JsonReader:
                 except DECODE_ERRORS as error:
                     raise _unfit(number, bodies[number], _at(column.path, error)) from None
             yield values
+
+
+def _is_plain(kind: DataType, times: TimeRule) -> bool:
+    """Return whether compiled code reads all values of a type, and returns no positions."""
+    if isinstance(kind, ArrayType):
+        return _is_plain(kind.elementType, times)
+    if isinstance(kind, StructType) and kind.fields:
+        return all(_is_plain(field.dataType, times) for field in kind)
+    return plain_kind(kind, with_times=times.is_iso) is not None
 
 
 def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> JsonBodyDecoder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,20 @@ from pyspark.sql.datasource import InputPartition
 
 from pipeline.journal.predicates import ColumnPredicate
 from pipeline.packed_bodies import PackedBodies
+from server.storage.journal.format.layout import RECORD_SIZE
 
 RecordArray = npt.NDArray[np.void]
 """Records of type `server.storage.journal.format.records.RECORD_TYPE`, or one of their columns."""
+SelectedRows: TypeAlias = npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]
+"""The numbers of some rows, or a mask."""
+
+_OPAQUE_RECORD: Final = np.dtype((np.void, RECORD_SIZE))
+"""A record without its fields: NumPy copies fields one by one, which takes ten times as long."""
+
+
+def select_records(records: RecordArray, selected: SelectedRows) -> RecordArray:
+    """Return some of the records."""
+    return records.view(_OPAQUE_RECORD)[selected].view(records.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +129,11 @@ class JournalBlock:
             if len(part.records):
                 yield part
 
-    def select(
-        self, selected: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]
-    ) -> JournalBlock:
-        """Return a block with some of the entries.
-
-        Args:
-            selected: their numbers, or a mask.
-        """
+    def select(self, selected: SelectedRows) -> JournalBlock:
+        """Return a block with some of the entries."""
         return JournalBlock(
             self.path,
-            self.records[selected],
+            select_records(self.records, selected),
             self.names,
             self.data,
             self.starts[selected] if len(self.starts) else self.starts,

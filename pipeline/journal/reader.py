@@ -23,7 +23,13 @@ from pipeline.journal.columns import (
 )
 from pipeline.journal.content import JournalContentFilter
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.partitions import JournalBlock, JournalNames, JournalPartition, RecordArray
+from pipeline.journal.partitions import (
+    JournalBlock,
+    JournalNames,
+    JournalPartition,
+    RecordArray,
+    select_records,
+)
 from pipeline.journal.predicates import ColumnPredicate
 from pipeline.journal.schema import JournalSchema
 from pipeline.tolerance import tolerated
@@ -181,6 +187,6 @@ def _chooser(tests: Sequence[ColumnPredicate]) -> RecordSelector:
         mask &= is_among(records["kind"], names.kinds)
         for test in tests:
             mask &= record_mask(test, records, names)
-        return records if mask.all() else records.take(np.flatnonzero(mask))
+        return records if mask.all() else select_records(records, np.flatnonzero(mask))
 
     return choose

@@ -70,19 +70,21 @@ cpdef enum Kind:
     DAY = 6               # a date, as days since 1970
     PART = 7              # any value, verbatim: the offsets of its begin and end
     OBJECT = 8            # an object of which members are wanted
+    ARRAY = 9             # an array, of which all elements are wanted
 
 
 cdef struct Column:
     int kind
     int width             # of a value in bytes
-    int level             # of the members of an object
-    int parent            # the column of the object that it is a member of, -1 if there is none
+    int level             # of the members of an object, or of the element of an array
+    int array             # the column of the array whose elements are its rows, -1 if there is none
     char *values
     char *valid           # a byte for each row
-    int32_t *offsets      # of texts: where each begins
+    int32_t *offsets      # of texts and arrays: where each begins
     char *text
-    Py_ssize_t size       # of all texts so far
+    Py_ssize_t size       # of all texts, or the number of all elements, so far
     Py_ssize_t room
+    Py_ssize_t dropped    # the number of elements before those of the last row were dropped
     int64_t seen          # the row in which its key was found last, counted from 1
 
 
@@ -105,6 +107,8 @@ cdef enum:
     NO_DAY = -10_000_000  # not a date
     FIRST_DAY = -719_162  # of the year 1
     LAST_DAY = 2_932_896  # of the year 9999
+    FIRST_ROOM = 1024     # elements of arrays, to begin with
+    MAX_ELEMENTS = 0x7FFFFFFF
 
 cdef extern from *:
     """
@@ -120,7 +124,11 @@ cdef class ColumnReader:
     cdef Py_ssize_t _longest_name
     cdef int _count, _level_count
     cdef list _encoded    # names of the columns: `Name.text` points there
+    cdef list _found      # the buffers of each column: valid, values, offsets
 
+    cdef int _add_element(self, Column *array) except -1
+    cdef void _end_row(self, int array, Py_ssize_t row) noexcept
+    cdef int _resize(self, int number, Py_ssize_t rows) except -1
     cdef void _forget(self, Py_ssize_t row) noexcept
     cdef bint _read_body(
         self, const char *at, const char *end, Py_ssize_t row, const char *base

@@ -19,6 +19,7 @@ class Kind(IntFlag):
     DAY = 6
     PART = 7
     OBJECT = 8
+    ARRAY = 9
 
 class ColumnReader:
     """Reads columns; the base class of the readers of message types.
@@ -41,11 +42,12 @@ class ColumnReader:
         Returns:
             For each column, breadth first: a validity byte for each row; the values, those of PART
             as two numbers of 64 bits, the offsets of begin and end in the data, those of texts
-            concatenated; and the offsets of texts, as numbers of 32 bits, one more than there are
-            rows. And the rows of bodies that were not plain: they have no values, and the caller
-            must read them in another way.
+            concatenated; and the offsets of texts and of elements, as numbers of 32 bits, one more
+            than there are rows. Below an ARRAY, its elements are the rows. And the rows of bodies
+            that were not plain: they have no values, and the caller must read them in another way.
 
         Raises:
-            OverflowError: the texts of a column exceed 2 GB in total.
+            OverflowError: the texts of a column exceed 2 GB in total, or its arrays have too many
+                elements.
             ValueError: a body is outside the data.
         """

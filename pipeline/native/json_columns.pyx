@@ -2,7 +2,8 @@
 """Reads the fields of many JSON bodies into columns, in C; see columns.pyx.
 
 A body is read to its last brace. Unwanted values are skipped by their quotes and brackets. Of equal
-keys the first counts, as it does for filters.
+keys the first counts, as it does for filters; a body with equal keys within an array is odd, since
+there the last one counts.
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -10,7 +11,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, strncmp
 
 from pipeline.native.columns cimport (
-    DAY, MOMENT, OBJECT, PART, REAL, TEXT, TRUTH, WHOLE, Column, ColumnReader, Guess, Level,
+    ARRAY, DAY, MOMENT, OBJECT, PART, REAL, TEXT, TRUTH, WHOLE, Column, ColumnReader, Guess, Level,
     find_column, guess_at, is_guess, is_text, keep_real, keep_whole, look_through, read_day,
     read_moment, room_for, scan_real, scan_whole
 )
@@ -88,7 +89,11 @@ cdef class JsonColumnReader(ColumnReader):
             at = skip_space(at + 1)
             if at >= end:
                 return NULL
-            if number < 0 or self._columns[number].seen == row + 1:
+            if number >= 0 and self._columns[number].seen == row + 1:
+                if self._columns[number].array >= 0:
+                    return NULL
+                number = -1
+            if number < 0:
                 at = skip_value(at, end, &escapes)
             else:
                 self._columns[number].seen = row + 1
@@ -99,6 +104,31 @@ cdef class JsonColumnReader(ColumnReader):
             if at >= end:
                 return NULL
             if at[0] == c'}':
+                return at + 1
+            if at[0] != c',':
+                return NULL
+            at = skip_space(at + 1)
+        return NULL
+
+    cdef const char *_read_elements(
+        self, const char *at, const char *end, Column *array, const char *base
+    ) except? NULL:
+        """Read an array from its bracket on; return the position after it, NULL if it is odd."""
+        cdef int number = <int> (array - self._columns)
+        cdef Column *element = &self._columns[self._levels[array.level].first]
+        at = skip_space(at + 1)
+        if at < end and at[0] == c']':
+            return at + 1
+        while at < end:
+            self._add_element(array)
+            at = self._read_value(at, end, element, array.size - 1, base)
+            if at == NULL:
+                return NULL
+            self._end_row(number, array.size - 1)
+            at = skip_space(at)
+            if at >= end:
+                return NULL
+            if at[0] == c']':
                 return at + 1
             if at[0] != c',':
                 return NULL
@@ -137,6 +167,8 @@ cdef class JsonColumnReader(ColumnReader):
             if at[0] != c'{':
                 return NULL
             return self._read_members(at, end, column.level, row, base)
+        if column.kind == ARRAY:
+            return self._read_elements(at, end, column, base) if at[0] == c'[' else NULL
         stop = skip_value(at, end, &escapes)
         if stop == NULL or stop > end:
             return NULL

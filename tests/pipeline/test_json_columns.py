@@ -38,6 +38,18 @@ SCHEMA: Final = (
     .add("p", MapType(StringType(), StringType()))
     .add("q", ArrayType(StructType().add("l", "long")))
     .add("x", DecimalType(20, 2))
+    .add("v", ArrayType(ArrayType(StringType())))
+    .add(
+        "w",
+        ArrayType(
+            StructType()
+            .add("l", "long")
+            .add("s", "string")
+            .add("t", "boolean")
+            .add("m", "timestamp")
+            .add("v", ArrayType(StructType().add("d", "double").add("s", "string")))
+        ),
+    )
 )
 READER: Final = read_fields(SCHEMA, "json")
 
@@ -84,6 +96,9 @@ def without_null(row: Mapping[str, Any]) -> dict[str, Any]:
             b'{"o":{"o":{"d":1,"d":2},"l":7},"a":[1,null]}',
             {"o": {"l": 7, "s": None, "o": {"d": 1.0}}, "a": [1, None]},
         ),
+        (b'{"a":[1],"a":[2]}', {"a": [1]}),
+        (b'{"q":[{"l":1,"l":2},{"k":3}]}', {"q": [{"l": 2}, {"l": None}]}),
+        (b'{"v":[ ["x" ,"\\u00e4"],[ ],null, [null] ]}', {"v": [["x", "ä"], [], None, [None]]}),
         (b'{"o":{}}', {"o": {"l": None, "s": None, "o": None}}),
         (
             b'{"p":{"k":"v"},"q":[{"l":1},null],"x":1.5}',
@@ -132,6 +147,9 @@ def test_what_is_a_value(body: bytes, expected: Mapping[str, Any]) -> None:
         (b'{"m":1767323045}', "option timestamps|got `int`"),
         (b'{"o":{"l":"x"}}', r"got `str` - at `\$.o.l`"),
         (b'{"a":[1,"x"]}', r"got `str` - at `\$.a\[1\]`"),
+        (b'{"a":[1,]}', "malformed"),
+        (b'{"a":[1', "truncated"),
+        (b'{"v":["x"]}', r"got `str` - at `\$.v\[0\]`"),
     ],
 )
 def test_what_is_none(body: bytes, problem: str) -> None:
@@ -159,7 +177,24 @@ VALUES: Final = {
     "m": MOMENTS,
     "y": st.dates(date(1, 1, 1)),
     "o": st.fixed_dictionaries({}, optional={"l": WHOLE, "s": TEXTS}),
-    "a": st.lists(st.none() | st.integers(-9, 9), max_size=3),
+    "a": st.lists(st.sampled_from([None, 5.0]) | st.integers(-9, 9), max_size=3),
+    "v": st.lists(st.none() | st.lists(st.none() | TEXTS, max_size=3), max_size=3),
+    "w": st.lists(
+        st.none()
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "l": st.none() | WHOLE,
+                "s": TEXTS,
+                "t": st.booleans(),
+                "m": MOMENTS,
+                "v": st.lists(
+                    st.none() | st.fixed_dictionaries({"d": st.sampled_from([0.5, 1])}), max_size=3
+                ),
+            },
+        ),
+        max_size=3,
+    ),
     "other": st.recursive(
         TEXTS | WHOLE, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=5
     ),
@@ -183,6 +218,10 @@ def test_what_python_writes_is_read(
         row.pop("other", None)
         if row.get("o") is not None:
             row["o"] = {"l": None, "s": None, "o": None} | row["o"]
+        for one in (one for one in row.get("w") or () if one is not None):
+            inner = one.get("v")
+            complete = inner and [each and {"d": None, "s": None} | each for each in inner]
+            one |= dict.fromkeys("lstmv") | one | {"v": complete}
     assert found == [without_null(row) for row in rows]
 
 
@@ -215,5 +254,5 @@ def test_no_body_is_read_as_something_else(
         return  # what is passed over is not looked at closely
     if expected.get("d") is not None:
         expected["d"] = float(expected["d"])
-    for name in ("i", "l", "b", "d", "t", "s"):
+    for name in ("i", "l", "b", "d", "t", "s", "a", "v"):
         assert found[name] == expected.get(name), bytes(body)
