@@ -10,11 +10,13 @@ was no earlier attempt.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, repeat
 from typing import Final, Protocol
+
+import numpy as np
 
 from amperage.client import NOW
 from amperage.wire.bookmarks import client_hash
@@ -108,10 +110,12 @@ class PublishedMessages:
         self._identity = identity
         self._count = count
         self._header_names = [name for name in _COMPARED if name in headers]
-        stored_hashes = list(self._read_hashes(options.topic))
-        self._unmatched = Counter(stored_hashes)
+        hashes: defaultdict[str, bytearray] = defaultdict(bytearray)
+        for where, fingerprint in self._read_hashes(options.topic):
+            hashes[where] += fingerprint
+        self._unmatched = {where: _HashBag(packed) for where, packed in hashes.items()}
         self._stored_topics: dict[str, frozenset[str]] = {}
-        topics = frozenset(topic for topic, _ in stored_hashes)
+        topics = frozenset(hashes)
         if options.topic is None:
             self._stored_topics = {topic: frozenset((topic,)) for topic in topics}
         else:
@@ -127,11 +131,9 @@ class PublishedMessages:
         if went_to is None:
             went_to = frozenset(where for where, _ in self._read_hashes(topic))
             self._stored_topics[topic] = went_to
-        for where in went_to - self.row_topics or went_to:
-            if self._unmatched[where, fingerprint]:
-                self._unmatched[where, fingerprint] -= 1
-                return True
-        return False
+        candidates = went_to - self.row_topics or went_to
+        bags = (self._unmatched[where] for where in candidates if where in self._unmatched)
+        return any(bag.remove(fingerprint) for bag in bags)
 
     def _read_hashes(self, topic: str | None) -> Iterator[tuple[str, bytes]]:
         """Yield topic and hash of the messages that were published to a topic."""
@@ -154,6 +156,29 @@ class PublishedMessages:
                 if client_part == publisher and 0 < int(number) - before <= self._count:
                     values = [getattr(message.header, name) for name in self._header_names]
                     yield message.topic or "", _fingerprint(message.body, values)
+
+
+class _HashBag:
+    """A multiset of hashes, in 20 bytes each: a task may have published many millions of messages.
+
+    Args:
+        packed: the hashes, one after the other.
+    """
+
+    def __init__(self, packed: bytearray) -> None:
+        self._hashes = np.sort(np.frombuffer(packed, f"S{_MARK_SIZE}"))
+        self._removed_counts = np.zeros(len(self._hashes), np.uint32)
+        """For each first one of equal hashes, how many of them are removed."""
+
+    def remove(self, mark: bytes) -> bool:
+        """Remove a hash; return False if there is none left."""
+        first = int(np.searchsorted(self._hashes, mark))
+        place = first + (int(self._removed_counts[first]) if first < len(self._hashes) else 0)
+        # NumPy leaves out NUL bytes at the end of a value.
+        if place >= len(self._hashes) or self._hashes[place] != mark.rstrip(b"\0"):
+            return False
+        self._removed_counts[first] += 1
+        return True
 
 
 def _fingerprint(body: bytes, values: Sequence[str | None]) -> bytes:

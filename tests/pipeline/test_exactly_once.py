@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,6 +231,26 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
     for topic in ("log-again-a", "log-again-b"):
         expected = [body for body, one in zip(bodies, topics, strict=True) if one == topic]
         assert sorted(logged(server, topic)) == sorted(expected)
+
+
+def test_what_is_read_back_takes_little_memory(server: RunningServer) -> None:
+    """Of each message a hash is kept, however large it is, and however many are equal."""
+    options = read_options({"server": uri(server), "topic": "log-large-task"}, "write")
+    identity = TaskIdentity("spark-large-0", 0)
+    count = 10_000
+    rows = [b'{"id":%d,"note":"%s"}' % (number // 2, b"x" * 200) for number in range(count)]
+    with RowPublisher(options, identity) as publisher:
+        publisher.send(OutgoingMessages(rows, {}))
+        publisher.finish()
+    with RowPublisher(options, identity) as publisher:
+        tracemalloc.start()
+        publisher.send(OutgoingMessages(rows[:1], {}))
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        publisher.send(OutgoingMessages([*rows[1:], b'{"id":-1}'], {}))
+        publisher.finish()
+    assert size < 100 * count
+    assert sorted(logged(server, "log-large-task")) == sorted([*rows, b'{"id":-1}'])
 
 
 def test_what_is_there_is_read_back_of_queues(server: RunningServer) -> None:

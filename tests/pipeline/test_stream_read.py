@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StructField, StructType
@@ -311,3 +312,33 @@ def test_what_deletions_do_not_go_with(
 
     with pytest.raises(Exception, match=problem):
         run()
+
+
+def test_duplicates_are_forgotten_behind_the_watermark(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """What Spark keeps to know them by is that of the last minutes of events."""
+    events = [
+        {"id": number, "at": f"2026-01-02T03:{number // 10:02}:{number % 10:02}Z"}
+        for number in range(100)
+    ]
+    rounds = [events[begin : begin + 10] for begin in range(0, 100, 10)]
+    publish(server, "log-twice", [event for some in rounds for event in some * 2])
+    reader = streaming(spark, server, "log-twice", max_rows_per_trigger=20)
+    frame = reader.schema("id INT, at TIMESTAMP").load().withWatermark("at", "90 seconds")
+    query = to_file(frame.dropDuplicatesWithinWatermark(["id"]), tmp_path, availableNow=True)
+    query.awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "rows")).collect()
+    assert sorted(row.id for row in rows) == list(range(100))
+    kept = [one["stateOperators"][0]["numRowsTotal"] for one in query.recentProgress]
+    assert 0 < max(kept) <= 40
+
+
+def test_no_real_time_mode(spark: SparkSession, server: RunningServer, tmp_path: Path) -> None:
+    """Spark has none for sources in Python, nor for sinks."""
+    publish(server, "log-real-time", [{"id": 1}])
+    frame = streaming(spark, server, "log-real-time").schema("id INT").load()
+    writer = frame.writeStream.format("console").outputMode("update")
+    writer.trigger(realTime="5 minutes")  # type: ignore[call-overload]  # Spark's own stub lacks it
+    with pytest.raises(PySparkException, match="INPUT_STREAM_NOT_SUPPORTED"):
+        writer.start(checkpointLocation=str(tmp_path / "checkpoint")).awaitTermination()
