@@ -219,7 +219,9 @@ class _Converter:
         innermost = kind
         while isinstance(innermost, ArrayType):
             innermost = innermost.elementType
-        if isinstance(innermost, (MapType, StructType)):
+        # Values that the message type reads by a path have no arrays in arrays: they are one array.
+        has_arrays = isinstance(kind, ArrayType) and isinstance(kind.elementType, ArrayType)
+        if has_arrays or isinstance(innermost, (MapType, StructType)):
             return self._document_builder(kind, path)
         slot = len(self._paths)
         self._paths.append(path)
@@ -239,7 +241,7 @@ class _Converter:
     def _document_builder(
         self, kind: DataType, path: tuple[str, ...]
     ) -> Callable[[Sequence[Value]], Any]:
-        """Return the function that builds a map, or an array with structs or maps."""
+        """Return the function that builds a map, or an array with arrays, structs or maps."""
         name = ".".join(path)
         if not isinstance(self._kind, TreeDecoder):
             raise SchemaError(
@@ -248,8 +250,8 @@ class _Converter:
             )
         if _has_bytes(kind):
             raise SchemaError(
-                f"schema: column {name!r}: bytes within maps and within arrays of structs cannot be"
-                " read; use string"
+                f"schema: column {name!r}: bytes within maps and within arrays of structs or arrays"
+                " cannot be read; use string"
             )
         self._decode_tree = self._kind.tree
         target_type = field_type(kind, name, own_times=True)

@@ -121,3 +121,15 @@ def test_texts_that_only_python_takes_for_numbers_do_not_fit(kind: DataType, tex
 @pytest.mark.parametrize("kind", [NUMBER, DecimalType(20, 0)])
 def test_texts_that_are_numbers_are_read(kind: DataType, text: str) -> None:
     assert [abs(one) for one in read("nvfix", kind, f"a={text}\x01".encode())] == [12]
+
+
+@pytest.mark.parametrize("message_type", ["bson", "msgpack"])
+def test_arrays_in_arrays(message_type: str) -> None:
+    """They stay apart; to the server's filters, they are one array."""
+    values: list[Any] = [[[1, None], [], None, [2]], [], [[]], None]
+    bodies = [written(message_type, {"b": {"a": 1}, "a": value}) for value in values]
+    assert read(message_type, ArrayType(NUMBERS), *bodies) == values
+    deep = [written(message_type, {"a": [value]}) for value in values]
+    assert read(message_type, ArrayType(ArrayType(NUMBERS)), *deep) == [[one] for one in values]
+    with pytest.raises(UnfitError, match=r"got `int` - at `\$\[1\]`"):
+        read(message_type, ArrayType(NUMBERS), written(message_type, {"a": [[1], 2]}))

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, LessThanOrEqual, Not
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import ArrayType, DecimalType, LongType, StructType
+from pyspark.sql.types import ArrayType, DecimalType, DoubleType, LongType, StructType
 
 from pipeline.amps.source import AmpsDataSource
 from pipeline.amps.stream import AmpsStreamReader
@@ -72,6 +72,7 @@ TREE: Final = (
     .add("b", "boolean")
     .add("x", StructType().add("i", "integer").add("s", "string"))
     .add("a", ArrayType(LongType()))
+    .add("g", ArrayType(ArrayType(DoubleType())))
 )
 WITH_DECIMALS: Final = StructType([*TREE.fields]).add("n", DecimalType(20, 2))
 SCHEMAS: Final = {kind: TREE if kind in NESTED else SINGLE for kind in TYPES} | {
@@ -105,16 +106,17 @@ def values(kind: str) -> dict[str, st.SearchStrategy[Any]]:
             {}, optional={"i": st.sampled_from([*INTEGERS, None]), "s": st.none() | TEXT}
         ),
         "a": st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3),
+        "g": st.lists(st.none() | st.lists(st.none() | doubles, max_size=2), max_size=2),
         "n": st.decimals(-(10**17), 10**17, places=2),
     }
     return {name: fields[name] for name in SCHEMAS[kind].names if name != "id"}
 
 
-def messages(kind: str) -> st.SearchStrategy[list[Row]]:
+def messages(kind: str, most: int = 6) -> st.SearchStrategy[list[Row]]:
     """Some messages, whose fields may be missing or NULL."""
     some = {name: st.none() | value for name, value in values(kind).items()}
     one = st.fixed_dictionaries({}, optional=some)
-    rows = st.lists(one, min_size=1, max_size=6)
+    rows = st.lists(one, min_size=1, max_size=most)
     return rows.map(lambda many: [{"id": number} | one for number, one in enumerate(many)])
 
 
