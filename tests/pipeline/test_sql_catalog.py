@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.pipeline.random_queries import Expr, Query, queries, rows_of
+from tests.pipeline.test_one_meaning import messages, values
 from tests.sql.support import ORDERS, SqlServer, sql_server
+from tests.support.chances import examples
 
 DRIVERS = sorted(Path.home().glob(".m2/repository/org/postgresql/postgresql/*/postgresql-*.jar"))
 
@@ -77,6 +86,66 @@ def set_catalog(
     spark.conf.set(f"{catalog}.driver", driver)
     for work in PUSHED:
         spark.conf.set(f"{catalog}.pushDown{work}", str(pushes).lower())
+
+
+KINDS: Final = {"id": "long", "l": "long", "d": "double", "s": "text", "m": "text", "b": "truth"}
+FULL: Final = {"id": -1, "l": 1, "d": 0.5, "s": "a", "m": "a", "b": True}
+"""A row with a value in each column, from which the server learns the columns."""
+COLUMNS: Final = [Expr(name, kind, itemgetter(name)) for name, kind in KINDS.items()]
+
+
+def constants() -> Mapping[str, st.SearchStrategy[Any]]:
+    """Constants that Spark can write in SQL: of NaN and infinity it makes names of columns."""
+    of_json = values("json")
+    return {
+        "long": of_json["l"],
+        "double": of_json["d"].filter(math.isfinite),
+        "text": of_json["s"],
+    }
+
+
+def in_sql(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a row of the server's SQL: times are texts, and the empty text is NULL."""
+    plain = {name: row.get(name) for name in KINDS}
+    if isinstance(plain["m"], datetime):
+        plain["m"] = plain["m"].isoformat()
+    return plain
+
+
+@pytest.mark.long
+def test_the_server_finds_what_spark_finds(
+    spark: SparkSession, tmp_path: Path, driver: str
+) -> None:
+    """Of random queries, whether Spark may hand over what it can, or reads whole tables."""
+    many = examples(20, usual=4)
+    catalogs = ("pushed", "whole")
+
+    @settings(max_examples=examples(40, usual=1), phases=[Phase.generate], deadline=None)
+    @given(
+        messages("json", most=40),
+        st.lists(queries(COLUMNS, constants()), min_size=many, max_size=many),
+    )
+    def check(rows: list[dict[str, Any]], some: list[Query]) -> None:
+        with server.connect() as connection:
+            connection.execute("DELETE FROM orders")
+        published = [FULL, *map(in_sql, rows)]
+        server.publish("orders", *published)
+        meant = [
+            {name: None if value == "" else value for name, value in row.items()}
+            for row in published
+        ]
+        for query in some:
+            for name in catalogs:
+                text = query.sql(f"{name}.amps.orders", "id")
+                try:
+                    query.check(rows_of(spark.sql(text)), meant)
+                except (AssertionError, ValueError) as difference:
+                    raise AssertionError(text) from difference
+
+    with sql_server(tmp_path) as server:
+        for name in catalogs:
+            set_catalog(spark, name, server, driver, pushes=name == "pushed")
+        check()
 
 
 def test_spark_hands_limits_and_aggregates_to_the_server(
