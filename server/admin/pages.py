@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from email.utils import formatdate
 from html import escape
 from typing import TYPE_CHECKING
@@ -64,22 +64,29 @@ class RootPage:
 
 
 class ConfigurationText:
-    """The text of the configuration that the instance runs, which a reload replaces.
+    """The configuration that the instance runs, which a reload replaces.
 
     Args:
-        text: the whole of it, without secrets.
+        text: the whole of its text, without secrets.
+        spec: the instance that it describes.
+        secrets: the values of secret variables in it.
 
     Attributes:
         version: its document, and the time since when the instance runs it.
+        spec: see above.
+        secrets: see above.
     """
 
     version: tuple[HttpDocument, str]
+    spec: InstanceSpec
+    secrets: Collection[str]
 
-    def __init__(self, text: str) -> None:
-        self.set(text)
+    def __init__(self, text: str, spec: InstanceSpec, secrets: Collection[str] = ()) -> None:
+        self.set(text, spec, secrets)
 
-    def set(self, text: str) -> None:
+    def set(self, text: str, spec: InstanceSpec, secrets: Collection[str]) -> None:
         """Replace it; from any thread."""
+        self.spec, self.secrets = spec, secrets
         self.version = HttpDocument(text.encode(), XML), formatdate(time.time(), usegmt=True)
 
 

@@ -238,22 +238,37 @@ class Engine:
         Raises:
             BodyError: it is a view whose message type has no fields of such names.
         """
+        topic = self.make_derived_topic(spec, self.sow_registry.find_configured)
+        if topic is not None:
+            self.sow_registry.add_derived(topic)
+
+    def make_derived_topic(
+        self,
+        spec: ConflatedTopicSpec | ViewSpec,
+        find_source: Callable[[TopicRef], RecordSource | None],
+    ) -> ConflatedTopic | View | None:
+        """Return a topic that is derived from others; None if one of these does not exist.
+
+        Args:
+            spec: its description.
+            find_source: returns the topic of a reference, if it exists.
+
+        Raises:
+            BodyError: it is a view whose message type has no fields of such names.
+        """
         refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
         sources: dict[TopicRef, RecordSource] = {}
         for ref in refs:
-            source = self.sow_registry.find_configured(ref)
+            source = find_source(ref)
             if source is None:
-                return
+                return None
             sources[ref] = source
-        functions, sow_registry = self.settings.functions, self.sow_registry
-        services = sow_registry, self.clock, self._announce_changes, self.flush
+        functions = self.settings.functions
+        services = self.sow_registry, self.clock, self._announce_changes, self.flush
         if isinstance(spec, ConflatedTopicSpec):
-            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *services)
-            sow_registry.add_derived(topic)
-        else:
-            message_type = self.settings.message_types[spec.message_type]
-            view = View(spec, sources.__getitem__, message_type, functions, *services)
-            sow_registry.add_derived(view)
+            return ConflatedTopic(spec, sources[spec.underlying], functions, *services)
+        message_type = self.settings.message_types[spec.message_type]
+        return View(spec, sources.__getitem__, message_type, functions, *services)
 
     def _announce_changes(
         self, message_type: str, changes: Iterable[RecordChange], envelope: Envelope, reason: str

@@ -9,7 +9,7 @@ Source: AMPS User Guide, Conflated Topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.spec import ConflatedTopicSpec
@@ -28,6 +28,7 @@ from server.topics.subscriptions.delivery.record_delivery import MATCH
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.paths import Path
+    from server.storage.sow.query.query import OpenQuery
     from server.topics.record_source import RecordFollower, RecordSource
     from server.topics.sow_registry import AnnounceChanges, SowRegistry
     from server.util.clock import Clock
@@ -65,6 +66,7 @@ class ConflatedTopic:
         flush: called after changes have been announced.
 
     Attributes:
+        spec: see above.
         name: its name in the configuration.
         type_name: the name of its message type.
         is_container: whether it is a copy of many logical topics.
@@ -94,7 +96,7 @@ class ConflatedTopic:
         self.table: Final = RecordTable(
             MemoryStore(), message_type, _table_options(spec, source, functions)
         )
-        self._spec: Final = spec
+        self.spec: Final = spec
         self._source: Final = source
         self._sow_registry: Final = sow_registry
         self._clock: Final = clock
@@ -108,6 +110,7 @@ class ConflatedTopic:
             EnrichmentStage(fields, message_type, functions) if fields else None
         )
         self._pending: dict[str, _PendingCopy] = {}
+        self._is_populated = True  # unless it is being populated beside traffic
         self.changes = 0
         self.copies = 0
         self.check_count = 0
@@ -122,7 +125,7 @@ class ConflatedTopic:
         """See `RecordSource.covers_topic`."""
         if not self.is_container:
             return name == self.name
-        prefix, _, suffix = (self._spec.topic_format or _NAME).partition(_NAME)
+        prefix, _, suffix = (self.spec.topic_format or _NAME).partition(_NAME)
         source_name = name[len(prefix) : len(name) - len(suffix)]
         return name == prefix + source_name + suffix and self._source.covers_topic(source_name)
 
@@ -136,24 +139,49 @@ class ConflatedTopic:
         identity = self.table.make_identity(change.key, self._copied_name(change.topic))
         pending = self._pending.get(identity)
         due_s = self._clock.steady() + self._interval_s if pending is None else pending.due_s
-        if not self._pending:
+        if not self._pending and self._is_populated:
             self._clock.call_later(self._interval_s, self._copy_due)
         self._pending[identity] = _PendingCopy(due_s, change.record, envelope, reason)
 
     def populate(self) -> None:
         """Create its records from existing ones, unannounced. Called once, at the start."""
-        now = to_nanoseconds(self._clock.now())
-        for records in self._source.query(QuerySpec(), now):
-            for record in records:
-                self._copy(
-                    self.table.make_identity(record.key, self._copied_name(record.topic)), record
-                )
+        for _ in self.begin_population(to_nanoseconds(self._clock.now())):
+            pass
+        self.finish_population()
+
+    def begin_population(self, now: int) -> Iterator[None]:
+        """Begin to create its records beside traffic; the next changes of records wait.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+
+        Returns:
+            The steps of the work, after which `finish_population` is to be called.
+        """
+        self._is_populated = False
+        return self._populate(self._source.query(QuerySpec(), now))
+
+    def _populate(self, query: OpenQuery) -> Iterator[None]:
+        try:
+            for records in query:
+                for record in records:
+                    copied_name = self._copied_name(record.topic)
+                    self._copy(self.table.make_identity(record.key, copied_name), record)
+                yield
+        finally:
+            query.close()
+
+    def finish_population(self) -> None:
+        """Copy changes after their interval from now on, also those that have waited."""
+        self._is_populated = True
+        if self._pending:
+            self._clock.call_later(0, self._copy_due)
 
     def _copied_name(self, topic: str) -> str:
         """Return the name under which the records of a topic are copied."""
         if not self.is_container:
             return self.name
-        return (self._spec.topic_format or _NAME).replace(_NAME, topic)
+        return (self.spec.topic_format or _NAME).replace(_NAME, topic)
 
     def _copy_due(self) -> None:
         now = self._clock.steady()

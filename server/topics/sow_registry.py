@@ -78,6 +78,7 @@ class SowRegistry:
     Attributes:
         transaction_log: see `TopicTable`.
         derived_scheduler: schedules the topics that are derived from others.
+        version: increases when a reload has changed the topics, or which of them are recorded.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SowRegistry:
         self._expiration = Expiration(self, clock, log, start, flush)
         clock.on_wall_clock_step(self._shift_times)
         self.transaction_log: TransactionLog | None = None
+        self.version = 0
         self.derived_scheduler: Final = DerivedTopicScheduler(log)
         self._sources: list[RecordSource] = []
         self._has_containers = False
@@ -148,10 +150,25 @@ class SowRegistry:
 
     def add_derived(self, topic: ConflatedTopic | View) -> None:
         """Add a topic that is derived from the records of others, which must be added before."""
-        self._add_source(topic)
-        self._derived.append(topic)
+        self.connect(topic)
+        self.add_connected(topic)
+
+    def connect(self, topic: ConflatedTopic | View) -> None:
+        """Make a derived topic follow the changes of its sources."""
         for source, follower in topic.inputs:
             self.followers(source).append(follower)
+
+    def disconnect(self, topic: ConflatedTopic | View) -> None:
+        """Make a derived topic follow the changes of its sources no more."""
+        for source, follower in topic.inputs:
+            followers = self.followers(source)
+            if follower in followers:
+                followers.remove(follower)
+
+    def add_connected(self, topic: ConflatedTopic | View) -> None:
+        """Add a derived topic that follows its sources already, and has its records."""
+        self._add_source(topic)
+        self._derived.append(topic)
 
     def add_queue(self, messages: RecordSource) -> None:
         """Add the messages of a queue, which can only be queried."""
@@ -161,6 +178,27 @@ class SowRegistry:
         """Make derived topics create their records. Called once all others have been recovered."""
         for topic in self._derived:
             topic.populate()
+
+    def remove(self, source: RecordSource) -> None:
+        """Remove a topic that no other one is derived from; its files stay open."""
+        self._sources.remove(source)
+        self._topics = [topic for topic in self._topics if topic is not source]
+        for topic in self._derived:
+            if topic is source:
+                self.disconnect(topic)
+        self._derived = [topic for topic in self._derived if topic is not source]
+        self._followers.pop(source, None)
+        self._delta_encoders.pop(source, None)
+
+    def arrange(self, refs: Sequence[TopicRef]) -> None:
+        """Put the topics in the order of a configuration, after some have come or gone.
+
+        Args:
+            refs: the topics of the configuration.
+        """
+        positions = {(ref.message_type, ref.name): index for index, ref in enumerate(refs)}
+        self._sources.sort(key=lambda source: positions[source.type_name, source.name])
+        self.version += 1
 
     def _add_source(self, source: RecordSource) -> None:
         self._sources.append(source)

@@ -254,6 +254,48 @@ class TopicTable:
         """Make all holders of topics look them up, and check permissions, once more."""
         self.generation += 1
 
+    def renew(self, is_concerned: Callable[[str, str], bool]) -> None:
+        """Recreate topics whose records, queue or recording have changed; subscriptions stay.
+
+        A subscription that the new topic cannot serve is ended.
+
+        Args:
+            is_concerned: returns whether to recreate a topic, by its message type and name.
+        """
+        for key in [key for key in self._topics if is_concerned(*key)]:
+            old = self._topics.pop(key)
+            subscriptions = list(old.subscriptions)
+            for subscription in subscriptions:
+                old.detach(subscription)
+                if subscription.selector.is_regex:
+                    self._attached_topics[subscription].discard(old)
+            topic = self._add_topic(*key)
+            for subscription in subscriptions:
+                if not subscription.selector.is_regex:
+                    _attach_or_end(topic, subscription)
+        self.generation += 1
+
+    def subscriptions_to(self, message_type: str, name: str) -> Collection[Subscription]:
+        """Return the subscriptions to a topic, by its name and by regular expressions."""
+        topic = self._topics.get((message_type, name))
+        found = () if topic is None else topic.subscriptions
+        return {*found, *self._patterns[message_type].subscriptions_for(name)}
+
+    def update_feeds(self) -> None:
+        """Notify the queues that there are now of recorded messages; some have been added."""
+        queues = self.queues
+        if queues is None:
+            return
+        for (message_type, name), topic in (*self._topics.items(), *self._behind_queues.items()):
+            if isinstance(topic, JournaledTopic | JournaledSowTopic):
+                topic.journal.feeds = queues.fed_by(message_type, name)
+
+    def count_attachments(self, is_concerned: Callable[[str, str], bool]) -> int:
+        """Return the number of subscriptions to some topics; see `renew`."""
+        return sum(
+            topic.subscription_count for key, topic in self._topics.items() if is_concerned(*key)
+        )
+
     def _of_type(self, message_type: str) -> list[AnyTopic]:
         return [
             topic for (type_name, _), topic in self._topics.items() if type_name == message_type
@@ -397,6 +439,14 @@ def _size_of(topic: AnyTopic) -> int:
         + _CHARACTER_BYTES * len(topic.name)
         + _ATTACHMENT_BYTES * topic.subscription_count
     )
+
+
+def _attach_or_end(topic: AnyTopic, subscription: Subscription) -> None:
+    """Attach a subscription to a topic that has been recreated; end it if that fails."""
+    try:
+        _attach_if_entitled(topic, subscription)
+    except Exception as error:  # of any kind: the other subscriptions go on
+        end_failed_subscriptions((subscription,), error)
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:

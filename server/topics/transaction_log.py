@@ -145,6 +145,10 @@ class TransactionLog:
             return name == AUDIT and any(spec.name == name for spec in covering)
         return bool(covering)
 
+    def use_topics(self, topic_specs: Sequence[JournaledTopicSpec]) -> None:
+        """Record messages of these topics from now on; topics in use are to be recreated."""
+        self._topic_specs = topic_specs
+
     @property
     def named_topics(self) -> Sequence[JournalTopic]:
         """The topics that the configuration names to be recorded, without those of expressions."""

@@ -6,7 +6,8 @@ Subscribers and further views are notified of it as of any other record. A group
 record.
 
 Nothing of a view is stored: at the start all groups are computed from the existing records, in the
-order of their updates, so that fields which show the last value show it again.
+order of their updates, so that fields which show the last value show it again. A view that comes
+later computes them in steps, from the records as they are at one moment, while changes wait.
 
 Inline conflation defers the computation until the server has read the commands waiting for it, and
 merges all changes of a record in the meantime into one.
@@ -16,8 +17,11 @@ Source: AMPS User Guide, Understanding Views; Defining Views and Aggregations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
 
 from server.expressions import ContextKind, parse_identifier
 from server.storage.sow.memory_store import MemoryStore
@@ -41,6 +45,10 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
 
 
+_POPULATION_BATCH_SIZE: Final = 250
+"""Records and groups that are computed in one step of a population beside traffic."""
+
+
 class _PendingInputChange(NamedTuple):
     """A change of an underlying record that has not been processed.
 
@@ -55,6 +63,10 @@ class _PendingInputChange(NamedTuple):
     change: RecordChange
     envelope: Envelope
     reason: str
+
+
+_InputKey: TypeAlias = "tuple[int, str, str]"
+"""An underlying record: the index of its topic, its topic's name, and its SOW key."""
 
 
 class _Input:
@@ -90,6 +102,7 @@ class View:
         BodyError: its message type has no fields of such names.
 
     Attributes:
+        spec: see above.
         name: its name in the configuration.
         type_name: the name of its message type.
         is_container: False: its records belong to one topic.
@@ -113,6 +126,7 @@ class View:
         announce: AnnounceChanges,
         flush: Callable[[], None],
     ) -> None:
+        self.spec: Final = spec
         self.name: Final = spec.name
         self.type_name: Final = spec.message_type
         definition = CompiledView(
@@ -150,7 +164,8 @@ class View:
                 functions=functions,
             ),
         )
-        self._pending: dict[tuple[int, str, str], _PendingInputChange] = {}
+        self._pending: dict[_InputKey, _PendingInputChange] = {}
+        self._is_populated = True  # unless it is being populated beside traffic
         self.changes = 0
         self.writes = 0
 
@@ -172,22 +187,81 @@ class View:
 
         The first topic comes last: then the records joined to its own are there already.
         """
-        changed_groups: dict[Group, int] = {}
+        groups: dict[Group, int] = {}
         for input_index, (source, _) in reversed(list(enumerate(self.inputs))):
             for record in in_order(source.table.store):
-                change = RecordChange(record.key, record.topic, None, record)
-                for group in self._aggregation.apply_change(input_index, change, None):
-                    changed_groups.pop(group, None)
-                    changed_groups[group] = record.timestamp
-        for group, timestamp in changed_groups.items():
+                self._add_record(input_index, record, groups)
+        for group, timestamp in groups.items():
             self._write_record(group, timestamp)
+
+    def begin_population(self, now: int) -> Iterator[None]:
+        """Begin to create its records beside traffic; the next changes of records wait.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+
+        Returns:
+            The steps of the work, after which `finish_population` is to be called.
+        """
+        self._is_populated = False
+        return self._populate([Query(source.table, QuerySpec(), now) for source, _ in self.inputs])
+
+    def _populate(self, queries: Sequence[Query]) -> Iterator[None]:
+        groups: dict[Group, int] = {}
+        try:
+            for input_index, query in reversed(list(enumerate(queries))):
+                records: list[Record] = []
+                for some in query:
+                    records += some
+                    yield
+                order = np.argsort([record.sequence for record in records], kind="stable")
+                for number, position in enumerate(order):
+                    self._add_record(input_index, records[position], groups)
+                    if number % _POPULATION_BATCH_SIZE == 0:
+                        yield
+        finally:
+            for query in queries:
+                query.close()
+        for number, (group, timestamp) in enumerate(groups.items()):
+            self._write_record(group, timestamp)
+            if number % _POPULATION_BATCH_SIZE == 0:
+                yield
+        size = _POPULATION_BATCH_SIZE
+        while len(self._pending) > size:
+            keys = list(islice(self._pending, size))
+            self._apply_unannounced({key: self._pending.pop(key) for key in keys})
+            size += size // 8  # so that it ends, however fast records change
+            yield
+
+    def finish_population(self) -> None:
+        """Process the changes that have waited, unannounced, and each one from now on."""
+        pending, self._pending, self._is_populated = self._pending, {}, True
+        self._apply_unannounced(pending)
+
+    def _apply_unannounced(self, pending: Mapping[_InputKey, _PendingInputChange]) -> None:
+        for change, envelope, reason in self._apply_changes(pending):
+            for follower in self._sow_registry.followers(self):
+                follower.handle_change(change, envelope, reason)
+
+    def _add_record(self, input_index: int, record: Record, groups: dict[Group, int]) -> None:
+        """Add an existing record to its groups, which become the last ones of `groups`.
+
+        Args:
+            input_index: the index of the record's topic.
+            record: the record.
+            groups: the groups to write, each with the time of its last record.
+        """
+        change = RecordChange(record.key, record.topic, None, record)
+        for group in self._aggregation.apply_change(input_index, change, None):
+            groups.pop(group, None)
+            groups[group] = record.timestamp
 
     # ---- changes
 
     def _queue_change(self, pending: _PendingInputChange) -> None:
         """Queue a change of an underlying record; merge it with an earlier one of the record."""
         self.changes += 1
-        if not self._pending:
+        if not self._pending and self._is_populated:
             if self._is_inline:
                 self._clock.call_later(0, self._process_pending_and_flush)
             else:
@@ -206,6 +280,13 @@ class View:
 
     def _process_pending(self) -> None:
         pending, self._pending = self._pending, {}
+        for change, envelope, reason in self._apply_changes(pending):
+            self._announce(self.type_name, [change], envelope, reason)
+
+    def _apply_changes(
+        self, pending: Mapping[_InputKey, _PendingInputChange]
+    ) -> Iterator[tuple[RecordChange, Envelope, str]]:
+        """Update records one by one, and yield each change with its envelope and its reason."""
         changed_groups: dict[Group, _PendingInputChange] = {}
         for input_change in pending.values():
             for group in self._aggregation.apply_change(
@@ -218,12 +299,8 @@ class View:
             if change is not None:
                 self.writes += 1
                 removal_reason = DELETED if cause.reason == MATCH else cause.reason
-                self._announce(
-                    self.type_name,
-                    [change],
-                    Envelope(None, received_s),
-                    MATCH if change.record is not None else removal_reason,
-                )
+                reason = MATCH if change.record is not None else removal_reason
+                yield change, Envelope(None, received_s), reason
 
     def _write_record(self, group: Group, timestamp: int) -> RecordChange | None:
         """Update a group's record from its rows; return None if there was none and is none."""

@@ -182,7 +182,7 @@ LIVE: Final = {
 }
 RESTART: Final = {
     "key": ("<Key>/id</Key>", "<Key>/key</Key>"),
-    "name": ("<Name>orders</Name>", "<Name>others</Name>"),
+    "name": ("<Name>test-instance</Name>", "<Name>other-instance</Name>"),
 }
 
 

@@ -75,7 +75,8 @@ def reload_of(directory: Path, log: RecordingLog, *parts: Part) -> Configuration
     """A reload that has one difference to apply."""
     running = read_configuration(configuration(directory, LIMITS), {})
     configuration(directory, LIMITS.replace("10", "20"))
-    return ConfigurationReload(running, {}, log, parts, ConfigurationText(""))
+    assert running.spec is not None
+    return ConfigurationReload(running, {}, log, parts, ConfigurationText("", running.spec))
 
 
 def test_a_part_that_fails_keeps_no_other_from_being_applied(tmp_path: Path) -> None:

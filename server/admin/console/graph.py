@@ -5,7 +5,7 @@ The same as `ampServer --verify-config --graph` prints: it changes only with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,12 +22,12 @@ class GraphPage:
     """Serves the graph of the instance.
 
     Args:
-        content: its nodes and edges.
+        content: returns its nodes and edges; called from any thread.
         access: checks the requester's permissions.
     """
 
-    def __init__(self, content: Mapping[str, object], access: AccessControl) -> None:
-        self._document = HttpDocument(msgspec.json.encode(content), JSON)
+    def __init__(self, content: Callable[[], Mapping[str, object]], access: AccessControl) -> None:
+        self._content = content
         self._access = access
 
     async def handle_request(self, _request: HttpRequest, requester: Requester) -> HttpResponse:
@@ -37,4 +37,4 @@ class GraphPage:
             HttpError: the requester may not read this path.
         """
         await self._access.require_access(requester, "/" + "/".join(PATH).removesuffix(".json"))
-        return HttpResponse(self._document)
+        return HttpResponse(HttpDocument(msgspec.json.encode(self._content()), JSON))

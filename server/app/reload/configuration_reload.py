@@ -37,6 +37,7 @@ from server.app.reload.reloadable_part import (
 )
 from server.app.reload.security import SecurityReload
 from server.app.reload.statistics import StatisticsReload
+from server.app.reload.topics import TopicsReload
 from server.app.reload.transports import TransportsReload
 from server.app.wiring.drain import DrainError
 from server.app.wiring.reload_services import ReloadOperations, ReloadServices
@@ -141,8 +142,7 @@ class ConfigurationReload:
                 raise
             failures = await self._apply_all(plan)
             self._running = plan.configuration
-            if plan.configuration.document is not None:
-                self._shown.set(redact_document(plan.configuration.document))
+            self._show(plan.configuration)
         self._log.emit("00-0059", changes="; ".join(plan.lines) or "no differences")
         if failures:
             raise ReloadIncompleteError(
@@ -162,6 +162,10 @@ class ConfigurationReload:
                 failures.append(repr(error))
                 self._log.emit("01-0004", text="reload of the configuration", error=repr(error))
         return failures
+
+    def _show(self, read: Configuration) -> None:
+        if read.document is not None and read.spec is not None:
+            self._shown.set(redact_document(read.document), read.spec, read.secrets)
 
     async def _read_plan(self) -> ReloadPlan:
         loop = asyncio.get_running_loop()
@@ -219,6 +223,8 @@ def make_reload(
         services: the parts of the instance.
     """
     parts: list[ReloadablePart] = [
+        # the first, as it decides by the topics and messages that there are at this moment
+        TopicsReload(services.topics, services.queues, services.services),
         LogTargetsReload(log),
         SecurityReload(services.engine, services.transports),
         TransportsReload(services.transports, services.certificate_check),

@@ -2,8 +2,8 @@
 
 A destination that has changed stops, and starts as at a start of the instance: it resumes from its
 position in the log, and a downgrade ends. All links are closed and made again, those of other
-destinations and of other instances too: both ends validate the configuration of the other one when
-a link begins.
+destinations and of other instances too, also when topics come or go: both ends validate the
+configuration of the other one when a link begins.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from config_schema.spec import DestinationSpec, InstanceSpec, ModuleSpec, QueueSpec
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    DestinationSpec,
+    InstanceSpec,
+    JournaledTopicSpec,
+    ModuleSpec,
+    QueueSpec,
+    TopicSpec,
+    ViewSpec,
+)
 from config_schema.topology import check_link, describe
 from server.app.reload.reloadable_part import (
     ConfigurationChange,
@@ -37,6 +46,8 @@ if TYPE_CHECKING:
     from server.replication.links.replication_state import ReplicationDestination
     from server.replication.transport.connector import ReplicationConnector
 
+_TOPICS: Final = (TopicSpec, ViewSpec, ConflatedTopicSpec, QueueSpec, JournaledTopicSpec)
+"""Parts of the description that other instances validate."""
 _MIN_SYNC_DESTINATIONS: Final = "Tuning/Replication/MinSyncDestinations"
 
 
@@ -76,7 +87,11 @@ class DestinationsReload:
             raise ReloadRefusedError(str(error)) from None
         routes = {spec.name: make_routes(spec, case.new, self._engine) for spec in specs}
         links = connector.links
-        is_described_anew = bool(changed) or _address(description) != _address(describe(case.old))
+        is_described_anew = (
+            bool(changed)
+            or _address(description) != _address(describe(case.old))
+            or any(isinstance(part, _TOPICS) for change in case.changes for part in parts_of(change))
+        )
 
         async def apply() -> None:
             await connector.stop(changed)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,7 @@ from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.drain import InstanceDrain
 from server.app.wiring.loop_clock import LoopClock
 from server.app.wiring.open_telemetry import MissingLibraryError, make_export
+from server.app.wiring.open_topics import OpenTopics
 from server.app.wiring.provision import (
     ProvisionError,
     message_type_modules,
@@ -48,10 +49,8 @@ from server.app.wiring.provision import (
 from server.app.wiring.provision_admin import provision_admin
 from server.app.wiring.provision_console import provision_console
 from server.app.wiring.provision_journal import open_journal, recover
-from server.app.wiring.provision_queues import provision_queues, recover_queue_progress
+from server.app.wiring.provision_queues import InstanceQueues
 from server.app.wiring.provision_sow import (
-    OpenTopic,
-    TopicOpener,
     recover_all_chains,
     rekey_all_records,
     store_logged_flags,
@@ -68,7 +67,6 @@ from server.engine.maintenance.backup import InstanceBackup
 from server.engine.maintenance.certificate_expiry import CertificateCheck
 from server.engine.maintenance.journal_retention import JournalRetention
 from server.expressions.backends import columns
-from server.expressions.functions.lookups import declared_lookups
 from server.log.event_log import EventLog
 from server.log.level_overrides import LevelOverrides
 from server.message_types.base import BodyError
@@ -81,7 +79,6 @@ from server.queues.topic.queue_table import QueueTable
 from server.replication.links.lag_monitor import ReplicationLagMonitor
 from server.replication.links.mesh_reports import MeshReporter
 from server.statistics.size_summary import sizes
-from server.storage.sow.group_commit import SowCommitter
 from server.storage.sow.lookups import ValueLookups
 from server.storage.sow.records import NANOSECONDS
 from server.topics.settings import EngineSettings
@@ -154,7 +151,11 @@ class Instance:
         self._drain = InstanceDrain(
             self._engine, self._transports, self._services, self._request_stop
         )
-        self._shown = ConfigurationText(redact_document(configuration) if configuration else "")
+        self._shown = ConfigurationText(
+            redact_document(configuration) if configuration else "",
+            spec,
+            configuration.secrets if configuration else (),
+        )
         self._lag_monitor: ReplicationLagMonitor | None = None
         self._mesh_reporter: MeshReporter | None = None
         self._stop_requested = asyncio.Event()
@@ -207,14 +208,12 @@ class Instance:
         begin_step("the transaction log is opened")
         journal = self._open_journal(opened)
         check_stop_request()
-        queues = (
-            None
-            if journal is None
-            else provision_queues(self._spec, self._engine, journal[1], self._queue_peers)
-        )
-        committer, topics = self._open_topics(opened, check_stop_request, queues)
-        if queues is not None:
-            self._engine.topics.use_queues(queues)
+        queues = None if journal is None else self._make_queues(journal[1])
+        table = None if queues is None else queues.table
+        topics = self._open_topics(opened, check_stop_request, table)
+        settle = topics.committer.wait_for_jobs
+        if table is not None:
+            self._engine.topics.use_queues(table)
         begin_step("chained ids are checked")
         recover_all_chains(
             topics,
@@ -225,13 +224,11 @@ class Instance:
         if journal is not None:
             warn_of_lost_records(topics, journal[1].journal, self._engine)
             begin_step("records are brought up to date with the log")
-            recover(*journal, self._engine, committer.wait_for_jobs, check_stop_request)
+            recover(*journal, self._engine, settle, check_stop_request)
             if queues is not None:
                 begin_step("queues are read from the log")
-                checkpoints = recover_queue_progress(
-                    queues, *journal, self._engine, check_stop_request
-                )
-                opened.callback(checkpoints.close)
+                queues.recover(check_stop_request)
+                opened.callback(queues.close)
             begin_step("what other instances have is read from the log")
             started = start_replication(
                 self._spec,
@@ -247,8 +244,10 @@ class Instance:
                 self._mesh_reporter, self._lag_monitor = started
             self._start_journal_retention(journal[1], opened)
         begin_step("SOW keys are checked")
-        rekey_all_records(self._engine, committer.wait_for_jobs, check_stop_request)
-        store_logged_flags(self._engine)
+        rekey_all_records(
+            self._engine.sow_registry.topics, self._engine.log, settle, check_stop_request
+        )
+        store_logged_flags(self._engine.sow_registry.topics, self._engine)
         begin_step("views are made")
         self._engine.sow_registry.populate_derived()
         check_stop_request()
@@ -257,7 +256,8 @@ class Instance:
         self._prepare_backup(topics, opened)
         self._provision_actions(opened)
         opened.callback(self._drain.close)
-        admin = self._open_admin_interface(statistics, self._operation_groups(statistics), opened)
+        groups = self._operation_groups(topics, queues, statistics)
+        admin = self._open_admin_interface(statistics, groups, opened)
         await self._open_transports(opened)
         self._check_certificates(opened)
         await self._actions.start()
@@ -304,6 +304,9 @@ class Instance:
         opened.callback(log.close)
         return spec, log
 
+    def _make_queues(self, log: TransactionLog) -> InstanceQueues:
+        return InstanceQueues(self._spec, self._engine, log, self._queue_peers)
+
     def _start_journal_retention(
         self, log: TransactionLog, opened: contextlib.AsyncExitStack
     ) -> None:
@@ -312,9 +315,7 @@ class Instance:
         )
         opened.push_async_callback(self._services.journal_retention.close)
 
-    def _prepare_backup(
-        self, topics: Sequence[OpenTopic], opened: contextlib.AsyncExitStack
-    ) -> None:
+    def _prepare_backup(self, topics: OpenTopics, opened: contextlib.AsyncExitStack) -> None:
         engine = self._engine
         self._services.backup = InstanceBackup(
             backup_sources(self._spec, self._configuration, topics),
@@ -414,7 +415,6 @@ class Instance:
         admin = self._spec.admin
         if admin is None or admin.inet_addr is None or statistics is None:
             return None
-        secrets = frozenset[str]() if self._configuration is None else self._configuration.secrets
         console = partial(
             provision_console,
             self._spec,
@@ -423,7 +423,7 @@ class Instance:
             self._actions,
             self._log.recent,
             statistics.statistics_thread,
-            secrets,
+            self._shown,
             self._transports.console_sql,
         )
         interface = provision_admin(
@@ -448,7 +448,12 @@ class Instance:
         interface.watch_certificates(self._file_watch)
         return interface
 
-    def _operation_groups(self, statistics: StatisticsService | None) -> list[OperationGroup]:
+    def _operation_groups(
+        self,
+        topics: OpenTopics,
+        queues: InstanceQueues | None,
+        statistics: StatisticsService | None,
+    ) -> list[OperationGroup]:
         """Return operations of administrators that need more than the services of actions.
 
         Actions can reload the configuration from now on.
@@ -457,6 +462,9 @@ class Instance:
         if self._make_reload is not None:
             services = ReloadServices(
                 self._engine,
+                topics,
+                queues,
+                self._services,
                 self._transports,
                 self._certificate_check,
                 statistics,
@@ -481,45 +489,34 @@ class Instance:
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
         queues: QueueTable | None,
-    ) -> tuple[SowCommitter, Sequence[OpenTopic]]:
-        """Recover the SOW topics, and register them with the engine.
+    ) -> OpenTopics:
+        """Recover the SOW topics, register them with the engine, and return them.
 
         Args:
-            opened: gets the callbacks that close the topics and the committer.
+            opened: gets the callback that closes the topics.
             check: called between topics; an exception that it raises ends the start.
             queues: the queues, which can be queried from now on; None if there are none.
-
-        Returns:
-            The group commit that puts their files on stable storage, and the opened topics.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
-        committer = SowCommitter(self._post, start=self._engine.scheduler.start_task)
-        opened.callback(committer.close)
-        settings = self._engine.settings
+        topics = OpenTopics(self._spec, self._engine, self._lookups, self._post, self._log)
+        opened.callback(topics.close)
         if self._spec.sow_stats_interval is not None:
             self._engine.sow_stats.start(self._spec.sow_stats_interval / NANOSECONDS)
-        opener = TopicOpener(
-            self._spec, settings.message_types, settings.functions, committer, self._log
-        )
-        topics: list[OpenTopic] = []
         if self._spec.sow:
             columns.warm_up()
         for spec in self._spec.sow:
             check()
             if isinstance(spec, TopicSpec):
                 self._supervisor.begin_step(f"records of {spec.name} are read")
-                topic = opener.open(spec)
-                opened.callback(topic.close)
-                topics.append(topic)
-                self._engine.sow_registry.add(topic.sow, topic.commit)
+                topics.add(topics.open(spec))
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
                 self._create_derived_topic(spec)
             elif queues is not None and (queue := queues.find(spec.message_type, spec.name)):
                 self._engine.sow_registry.add_queue(queue.browser.records)
-        self._lookups.open(declared_lookups(self._spec.modules), self._engine.sow_registry.find)
-        return committer, topics
+        topics.open_lookups()
+        return topics
 
     def _create_derived_topic(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         try:

@@ -73,7 +73,7 @@ def provision_admin(
         services: the operations that administrators can perform on the instance.
         statistics: has the samples.
         post: executes a callback on the engine's thread.
-        configuration: the text of the whole configuration.
+        configuration: the configuration that the instance runs.
         console: makes the paths of the console.
         operation_groups: operations on parts that the services do not have.
         drain: drains the instance.
@@ -130,7 +130,7 @@ def provision_admin(
     def find_in_files() -> Iterator[CheckFinding]:
         targets = tuple(target.spec for target in log.targets)  # a reload replaces them
         yield from certificate_findings(certificates.users)
-        yield from disk_findings(instance_directories(replace(spec, logging=targets)))
+        yield from disk_findings(instance_directories(replace(configuration.spec, logging=targets)))
 
     findings = FindingsPage(FileFindings(find_in_files), health, monitoring, log.recent, access)
     instance = (ROOT, INSTANCE)

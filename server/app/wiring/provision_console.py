@@ -15,13 +15,12 @@ from server.admin.site import HttpRoute
 from server.app.wiring.plan import as_data, plan_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from actions.runner import ActionRunner
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.access import AccessControl
     from server.admin.csrf import CsrfProtection
     from server.admin.engine_calls import EngineCalls
+    from server.admin.pages import ConfigurationText
     from server.app.wiring.sql_transports import ConsoleSql
     from server.engine.engine import Engine
     from server.log.targets.memory import MemoryTarget
@@ -36,7 +35,7 @@ def provision_console(
     actions: ActionRunner,
     recent: MemoryTarget | None,
     statistics: StatisticsThread,
-    secrets: Collection[str],
+    running: ConfigurationText,
     sql: ConsoleSql,
     access: AccessControl,
     engine_calls: EngineCalls,
@@ -51,7 +50,7 @@ def provision_console(
         actions: the instance's actions.
         recent: the last entries of the log; None if they are not kept.
         statistics: has the addresses of other instances.
-        secrets: the values of secret variables of the configuration, to be redacted.
+        running: the configuration that the instance runs.
         sql: the transport through which statements are executed.
         access: decides which paths a user may read.
         engine_calls: queries changing state on the engine's thread.
@@ -67,7 +66,7 @@ def provision_console(
     session = SessionPage(
         spec, admin, assets.base_path, queries, SqlOffer(sql_name, sql.refusal), access
     )
-    shown = graph.GraphPage(as_data(plan_runtime(spec, secrets)), access)
+    shown = graph.GraphPage(lambda: as_data(plan_runtime(running.spec, running.secrets)), access)
     check = expressions.ExpressionCheckPage(engine.settings.functions, access)
     states = action_states.ActionStatesPage(actions.states, access, engine_calls)
     routes = [

@@ -42,19 +42,23 @@ _BATCH_SIZE: Final = 1000
 
 
 def rekey_all_records(
-    engine: Engine, settle: Callable[[], None], check: Callable[[], None]
+    topics: Iterable[SowTopicRecords],
+    log: ServerLog,
+    settle: Callable[[], None],
+    check: Callable[[], None],
 ) -> None:
     """Rekey records if their topics now generate other SOW keys for them.
 
     Args:
-        engine: has the topics, recovered.
+        topics: the topics, recovered.
+        log: gets an entry for each topic with records that were rekeyed.
         settle: waits until every requested commit of a store is done.
         check: called between some records; an exception that it raises ends the start.
 
     Raises:
         ProvisionError: there is no room for a record under its new key, or a record is unreadable.
     """
-    for sow in engine.sow_registry.topics:
+    for sow in topics:
         try:
             done = rekey_records(sow, settle, check)
         except RecordStoreError as error:
@@ -62,9 +66,9 @@ def rekey_all_records(
             raise ProvisionError(sow.spec, text) from None
         about = {"topic": sow.name, "message_type": sow.type_name}
         if done.moved_count:
-            engine.log.emit("15-0032", **about, records=done.moved_count)
+            log.emit("15-0032", **about, records=done.moved_count)
         if done.set_aside_count:
-            engine.log.emit("15-0017", **about, records=done.set_aside_count)
+            log.emit("15-0017", **about, records=done.set_aside_count)
 
 
 def recover_all_chains(
@@ -135,15 +139,16 @@ def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: 
             )
 
 
-def store_logged_flags(engine: Engine) -> None:
+def store_logged_flags(topics: Iterable[SowTopicRecords], engine: Engine) -> None:
     """Store in the files of topics whether their next changes are in the transaction log.
 
     Changes made while a topic was not in the log cannot have been lost by the log.
 
     Args:
-        engine: has the topics, recovered.
+        topics: the topics, recovered.
+        engine: knows which topics are in the log.
     """
-    for sow in engine.sow_registry.topics:
+    for sow in topics:
         store = sow.table.store
         if not engine.sow_registry.is_journaled(sow):
             store.header.unlogged_until = MAX_CHANGE_SEQUENCE

@@ -152,9 +152,9 @@ def sources_of(
         CachesSource(engine, clients, transports, journal),
         MessageTypesSource(engine.settings.message_type_modules, spec),
         SowSource(engine.sow_registry, topics, engine.scheduler.elapsed),
-        ConflatedTopicsSource(spec.sow, engine.sow_registry),
-        ViewsSource(spec.sow, engine.sow_registry),
-        QueuesSource(topics.queues or (), engine.clock),
+        ConflatedTopicsSource(engine.sow_registry),
+        ViewsSource(engine.sow_registry),
+        QueuesSource(topics, engine.clock),
         ReplicationSource(replication),
         TransactionLogSource(journal),
         JournalsSource(

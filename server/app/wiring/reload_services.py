@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from actions.runner import ActionRunner
+    from actions.services import ActionServices
     from server.admin.operations.operation import OperationGroup
     from server.admin.pages import ConfigurationText
     from server.app.wiring.drain import InstanceDrain
+    from server.app.wiring.open_topics import OpenTopics
+    from server.app.wiring.provision_queues import InstanceQueues
     from server.app.wiring.provision_statistics import StatisticsService
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
@@ -23,6 +26,9 @@ class ReloadServices:
 
     Attributes:
         engine: the engine.
+        topics: the SOW topics.
+        queues: the queues; None without a transaction log.
+        services: the services of actions.
         transports: the transports.
         certificate_check: checks the certificates in use.
         statistics: the statistics; None without an Admin section.
@@ -32,6 +38,9 @@ class ReloadServices:
     """
 
     engine: Engine
+    topics: OpenTopics
+    queues: InstanceQueues | None
+    services: ActionServices
     transports: TransportTable
     certificate_check: CertificateCheck
     statistics: StatisticsService | None

@@ -50,7 +50,7 @@ class QueueCheckpoints:
         events: ServerLog,
     ) -> None:
         self._queues: Final = queues
-        self._begin_txids: Final = begin_txids
+        self._begin_txids: Final = dict(begin_txids)
         self._log: Final = log
         self._clock: Final = clock
         self._events: Final = events
@@ -58,11 +58,23 @@ class QueueCheckpoints:
         self._stored_state: list[tuple[int, int]] = []  # the state that has been stored
         self._problem = ""  # of the last store, empty if it succeeded
         self._is_storing = False  # a store is in progress
+        self._stored_callbacks: list[Callable[[], None]] = []  # of queues that have been added
         self._cancel: Callable[[], None]
         log.hold_files(self._first_needed_txid, "state of the queues")
         cache = self._make_point_table()
         self._finish_store(cache, self._current_state(), self._store(cache))
         self._schedule_check()
+
+    def add(self, begin_txids: Mapping[QueueTopic, int], on_stored: Callable[[], None]) -> None:
+        """Store checkpoints of queues that have been added.
+
+        Args:
+            begin_txids: for each of them, the txid before which there are no messages for it.
+            on_stored: called when their first ones are stored.
+        """
+        self._begin_txids.update(begin_txids)
+        self._stored_callbacks.append(on_stored)
+        self._store_changes()
 
     def close(self) -> None:
         """Stop the checks, and leave a checkpoint of the current state."""
@@ -75,6 +87,10 @@ class QueueCheckpoints:
 
     def _check_for_changes(self) -> None:
         self._schedule_check()
+        self._store_changes()
+
+    def _store_changes(self) -> None:
+        """Store the state, unless it has been stored, or a store is in progress."""
         if not self._record_events():
             return
         state = self._current_state()
@@ -102,6 +118,10 @@ class QueueCheckpoints:
             self._events.emit("1D-0026", problem=problem)
         self._problem = problem
         self._is_storing = False
+        if len(state) == len(self._begin_txids) and not problem:
+            callbacks, self._stored_callbacks = self._stored_callbacks, []
+            for callback in callbacks:
+                callback()
 
     def _record_events(self) -> bool:
         """Append all queue events to the log; return True if it has accepted them."""

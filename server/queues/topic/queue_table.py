@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.queues.topic.context import QueueServices
+    from server.queues.topic.dead_letters import ServerPublisher
 
 
 class QueueTable:
@@ -40,22 +41,38 @@ class QueueTable:
         services: QueueServices,
     ) -> None:
         self.is_delivery_paused = False
-        specs = list(specs)
-        publishers = {spec.ref: redrive_publisher(spec.message_type, spec.name) for spec in specs}
-        self._topics = {
-            (spec.message_type, spec.name): QueueTopic(
-                spec,
-                message_types[spec.message_type],
-                functions,
-                instance,
-                select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
-                RedrivePublishers(
-                    (publishers[other.ref] for other in specs if other is not spec), instance
-                ),
-                services,
-            )
-            for spec in specs
-        }
+        self._message_types = message_types
+        self._functions = functions
+        self._instance = instance
+        self._services = services
+        self._topics: dict[tuple[str, str], QueueTopic] = {}
+        self._redrive_publishers: dict[QueueTopic, RedrivePublishers] = {}
+        self._authors: list[ServerPublisher] = []  # of messages that are redriven into the queues
+        for spec in specs:
+            self.add(self.make(spec))
+
+    def make(self, spec: QueueSpec) -> QueueTopic:
+        """Return a new queue, which is to be recovered and added."""
+        author = redrive_publisher(spec.message_type, spec.name)
+        publishers = RedrivePublishers(self._authors, self._instance)
+        for others in self._redrive_publishers.values():
+            others.add(author)
+        self._authors.append(author)
+        queue = QueueTopic(
+            spec,
+            self._message_types[spec.message_type],
+            self._functions,
+            self._instance,
+            select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
+            publishers,
+            self._services,
+        )
+        self._redrive_publishers[queue] = publishers
+        return queue
+
+    def add(self, queue: QueueTopic) -> None:
+        """Add a queue."""
+        self._topics[queue.message_type.name, queue.name] = queue
 
     def __iter__(self) -> Iterator[QueueTopic]:
         return iter(self._topics.values())

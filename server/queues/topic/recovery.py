@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 _BATCH_SIZE: Final = 4096
 """Entries read per batch."""
 
-_END_RECOVERY_POINTS: Final = frozenset({"now", "creation"})
+_STEP_SIZE: Final = 512
+"""Entries read in one step while clients are served."""
+
+END_RECOVERY_POINTS: Final = frozenset({"now", "creation"})
+"""The RecoveryPoints at which a queue begins with no message."""
 
 
 class _Start(NamedTuple):
@@ -83,13 +87,46 @@ def recover_queues(
     return begins
 
 
+class QueueFill:
+    """Fills a new queue from the log, step by step, while the log is appended to.
+
+    Args:
+        queue: the queue; the log has no events of it, and topics do not feed it yet.
+        journal: the log.
+
+    Attributes:
+        queue: see above.
+        begin_txid: the txid before which there are no messages for it.
+    """
+
+    def __init__(self, queue: QueueTopic, journal: Journal) -> None:
+        self.queue: Final = queue
+        self.begin_txid: Final = configured_start(queue.spec.recovery_point, journal)
+        self._cursor = journal.replay(LogSpan(self.begin_txid - 1), queue.is_fed_by, MESSAGES)
+
+    @property
+    def position(self) -> int:
+        """The txid up to which the log has been read."""
+        return self._cursor.position
+
+    def step(self) -> bool:
+        """Enqueue some messages; return whether more of them are on stable storage.
+
+        Raises:
+            JournalUnreadableError: the log cannot be read at the moment.
+        """
+        for batch in self._cursor.read_entry_range(_STEP_SIZE, 1 << 20).batches():
+            self.queue.recover_messages(batch)
+        return not self._cursor.is_caught_up
+
+
 def _log_lost_messages(
     starts: dict[QueueTopic, _Start], first_txid: int, events: ServerLog
 ) -> None:
     """Log which queues had messages in journals that are gone."""
     for queue, start in starts.items():
         if (
-            queue.spec.recovery_point not in _END_RECOVERY_POINTS
+            queue.spec.recovery_point not in END_RECOVERY_POINTS
             and start.first_message_txid < first_txid
         ):
             events.emit(
@@ -125,7 +162,7 @@ def _start_of(
     """Return the txid before which there are no messages for a queue, and the start of its fold."""
     recovery_point = queue.spec.recovery_point
     if point is None or point.recovery_point != recovery_point:
-        begin = _configured_start(recovery_point, journal)
+        begin = configured_start(recovery_point, journal)
         # Acknowledgements of messages that have not arrived may be older than `begin`.
         return begin, _Start(begin, begin if point is None else min(begin, point.needed_from_txid))
     if is_ahead:
@@ -135,9 +172,9 @@ def _start_of(
     )
 
 
-def _configured_start(recovery_point: str, journal: Journal) -> int:
+def configured_start(recovery_point: str, journal: Journal) -> int:
     """Return the txid of a RecoveryPoint; the message at a bookmark is part of the queue."""
-    if recovery_point in _END_RECOVERY_POINTS:
+    if recovery_point in END_RECOVERY_POINTS:
         return journal.last_txid + 1
     if recovery_point == "epoch":
         return 1

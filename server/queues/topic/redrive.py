@@ -50,9 +50,14 @@ class RedrivePublishers:
     """
 
     def __init__(self, authors: Iterable[ServerPublisher], instance: str) -> None:
-        self._authors: Final = tuple(authors)
+        self._authors: Final = list(authors)
         self._instance: Final = instance
         self._parts_by_path: Final[dict[str, frozenset[int]]] = {}
+
+    def add(self, author: ServerPublisher) -> None:
+        """Add the author of messages that are redriven into another queue."""
+        self._authors.append(author)
+        self._parts_by_path.clear()
 
     def publisher_parts(self, path: str) -> frozenset[int]:
         """Return the publisher parts of their bookmarks, for messages published at one instance.

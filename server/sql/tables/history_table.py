@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
     from server.sql.query.tables import ScanRequest
     from server.storage.journal import Journal, JournalCursor
-    from server.storage.journal.files import JournalFile
     from server.util.log_protocol import ServerLog
 
 MAX_TABLES: Final = 1_000
@@ -180,7 +179,8 @@ class InstanceHistory:
         self._lock: Final = threading.Lock()
         self._topics_by_file: dict[int, frozenset[JournalTopic]] = {}
         self._found: dict[JournalTopic, None] = {}
-        self._recorded: dict[JournalTopic, bool] = {}  # on the engine's thread
+        self._recorded: dict[JournalTopic, bool] = {}  # on the engine's thread, for a version
+        self._version = -1  # of the topics
         self._column_sets: Final = LruCache[tuple[JournalTopic, str, str], HistoryColumns](
             _MAX_COLUMN_SETS
         )
@@ -199,7 +199,7 @@ class InstanceHistory:
             for file in files:
                 topics = self._topics_by_file.get(file.number)
                 if topics is None:
-                    topics = _topics_in(file, journal)
+                    topics = journal.topics_in(file)
                     if topics is None:
                         continue
                     if file.seal is not None:
@@ -223,6 +223,9 @@ class InstanceHistory:
         log = engine.transaction_log
         if log is None:
             return
+        if self._version != engine.sow_registry.version:
+            self._version = engine.sow_registry.version
+            self._recorded.clear()
         configured = [
             JournalTopic(source.type_name, source.name)
             for source in engine.sow_registry.topics
@@ -258,20 +261,6 @@ class InstanceHistory:
                 )
                 self._column_sets.put(key, columns)
         return columns
-
-
-def _topics_in(file: JournalFile, journal: Journal) -> frozenset[JournalTopic] | None:
-    """Return the topics of a file; None if it cannot be read now."""
-    definitions = file.definitions
-    if definitions is None:
-        index = file.read_index()
-        definitions = None if index is None else index.definitions
-    if definitions is None:
-        try:
-            definitions = file.read_definitions(journal.cache.open(file.path))
-        except OSError:
-            return None
-    return frozenset(list(definitions.topics.values()))
 
 
 class VisibleTopic(NamedTuple):

@@ -69,14 +69,18 @@ class InstanceTables:
         self._column_sets: Final = LruCache[tuple[int, str, str], SourceColumns](_MAX_COLUMN_SETS)
         self.history: Final = InstanceHistory(engine)
         self._sources: list[tuple[RecordSource, TableKind]] = []
+        self._version = -1  # of the topics, when they were listed
         self._last_learned_s = 0.0
 
     @property
     def sources(self) -> Sequence[tuple[RecordSource, TableKind]]:
         """The topics with records and the queues, and their kinds."""
-        if not self._sources:
+        sow_registry = self.engine.sow_registry
+        if self._version != sow_registry.version:
+            self._version = sow_registry.version
+            self._sources = []
             known: set[tuple[str, str]] = set()
-            for source in self.engine.sow_registry.sources:
+            for source in sow_registry.sources:
                 kind = _kind_of(source)
                 name = source.type_name, source.name
                 if kind is not None and name not in known:

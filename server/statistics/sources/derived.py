@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from config_schema.spec import ConflatedTopicSpec, ViewSpec
 from server.statistics.resources import CONFLATED_TOPICS, VIEWS
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.names import topic_ids
@@ -15,7 +14,7 @@ from server.topics.conflated_topic import ConflatedTopic
 from server.topics.view_topic import View
 
 if TYPE_CHECKING:
-    from config_schema.spec import SowSpec
+    from config_schema.spec import ConflatedTopicSpec, ViewSpec
     from server.statistics.schema import StatisticValue
     from server.topics.sow_registry import SowRegistry
 
@@ -26,32 +25,24 @@ class ConflatedTopicsSource:
     """The conflated topics.
 
     Args:
-        specs: the descriptions of all topics.
         sow_registry: has the topics.
     """
 
     resource = CONFLATED_TOPICS
 
-    def __init__(self, specs: Iterable[SowSpec], sow_registry: SowRegistry) -> None:
-        described = {
-            (spec.name, spec.message_type): spec
-            for spec in specs
-            if isinstance(spec, ConflatedTopicSpec)
-        }
-        topics = [spec for spec in sow_registry.sources if isinstance(spec, ConflatedTopic)]
-        ids = topic_ids((spec.name, spec.type_name) for spec in topics)
-        self._topics = [
-            (name, topic, _conflation(described[topic.name, topic.type_name], sow_registry))
-            for name, topic in zip(ids, topics, strict=True)
-        ]
+    def __init__(self, sow_registry: SowRegistry) -> None:
+        self._sow_registry = sow_registry
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for name, topic, static_values in self._topics:
+        sources = self._sow_registry.sources
+        topics = [source for source in sources if isinstance(source, ConflatedTopic)]
+        ids = topic_ids((topic.name, topic.type_name) for topic in topics)
+        for entry_id, topic in zip(ids, topics, strict=True):
             seconds = round(topic.check_seconds * _MICROSECONDS)
             yield StatisticsEntry(
-                name,
-                static_values,
+                entry_id,
+                _conflation(topic.spec, self._sow_registry),
                 (_ratio(topic.changes, topic.copies), topic.check_count, seconds),
             )
 
@@ -60,28 +51,23 @@ class ViewsSource:
     """The views.
 
     Args:
-        specs: the descriptions of all topics.
         sow_registry: has the topics.
     """
 
     resource = VIEWS
 
-    def __init__(self, specs: Iterable[SowSpec], sow_registry: SowRegistry) -> None:
-        described = {
-            (spec.name, spec.message_type): spec for spec in specs if isinstance(spec, ViewSpec)
-        }
-        views = [spec for spec in sow_registry.sources if isinstance(spec, View)]
-        ids = topic_ids((spec.name, spec.type_name) for spec in views)
-        self._views = [
-            (name, view, _definition(described[view.name, view.type_name]))
-            for name, view in zip(ids, views, strict=True)
-        ]
+    def __init__(self, sow_registry: SowRegistry) -> None:
+        self._sow_registry = sow_registry
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for name, view, static_values in self._views:
+        views = [source for source in self._sow_registry.sources if isinstance(source, View)]
+        ids = topic_ids((view.name, view.type_name) for view in views)
+        for entry_id, view in zip(ids, views, strict=True):
             yield StatisticsEntry(
-                name, static_values, (_ratio(view.changes, view.writes), view.pending_count)
+                entry_id,
+                _definition(view.spec),
+                (_ratio(view.changes, view.writes), view.pending_count),
             )
 
 

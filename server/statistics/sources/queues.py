@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from server.queues.core.counts import QueueCounters
     from server.queues.topic.queue_topic import QueueTopic
     from server.statistics.schema import StatisticValue
+    from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
 
 _MICROSECONDS = 1_000_000
@@ -23,27 +24,36 @@ _MICROSECONDS = 1_000_000
 class QueuesSource:
     """The queues. Create it after their recovery: counts begin there.
 
+    Counts of queues that come later begin when they are first listed.
+
     Args:
-        queues: all of them.
+        topics: has them.
         clock: the time.
     """
 
     resource = QUEUES
 
-    def __init__(self, queues: Iterable[QueueTopic], clock: Clock) -> None:
-        topics = list(queues)
-        ids = topic_ids((topic.name, topic.message_type.name) for topic in topics)
+    def __init__(self, topics: TopicTable, clock: Clock) -> None:
+        self._topics = topics
         self._clock = clock
-        self._queues = [
-            (name, topic, _static_values_of(topic), replace(topic.core.counters))
-            for name, topic in zip(ids, topics, strict=True)
-        ]
+        self._baselines: dict[QueueTopic, QueueCounters] = {}
+        self._list_queues()
+
+    def _list_queues(self) -> list[QueueTopic]:
+        queues = list(self._topics.queues or ())
+        for queue in queues:
+            if queue not in self._baselines:
+                self._baselines[queue] = replace(queue.core.counters)
+        return queues
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
         now = int(self._clock.steady() * _MICROSECONDS)
-        for name, queue, static_values, at_start in self._queues:
-            yield StatisticsEntry(name, static_values, _dynamic_values(queue, now, at_start))
+        queues = self._list_queues()
+        ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
+        for entry_id, queue in zip(ids, queues, strict=True):
+            values = _dynamic_values(queue, now, self._baselines[queue])
+            yield StatisticsEntry(entry_id, _static_values_of(queue), values)
 
 
 def _static_values_of(queue: QueueTopic) -> tuple[StatisticValue, ...]:

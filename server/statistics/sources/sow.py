@@ -29,6 +29,8 @@ _RESIDENT_SECONDS: Final = 60.0
 class SowSource:
     """The topics with records. Create it after their recovery: counts begin there.
 
+    Counts of topics that come later begin when they are first listed.
+
     Args:
         sow_registry: has them.
         topics: has the queues among them.
@@ -40,19 +42,30 @@ class SowSource:
     def __init__(
         self, sow_registry: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]
     ) -> None:
-        sources = list(sow_registry.sources)
-        ids = topic_ids((record_source.name, record_source.type_name) for record_source in sources)
-        self._topics = [
-            _QueueEntry(name, queue, source)
-            if (queue := _queue_of(source, topics)) is not None
-            else _StoreEntry(name, source, elapsed)
-            for name, source in zip(ids, sources, strict=True)
-        ]
+        self._sow_registry = sow_registry
+        self._topics = topics
+        self._elapsed = elapsed
+        self._version = -1
+        self._entries: dict[RecordSource, _StoreEntry | _QueueEntry] = {}
+        self._ids: list[str] = []
+        self._list_topics()
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        for topic in self._topics:
-            yield topic.entry()
+        if self._version != self._sow_registry.version:
+            self._list_topics()
+        for entry_id, topic in zip(self._ids, self._entries.values(), strict=True):
+            yield topic.entry(entry_id)
+
+    def _list_topics(self) -> None:
+        self._version = self._sow_registry.version
+        known, sources = self._entries, list(self._sow_registry.sources)
+        self._entries = {source: known.get(source) or self._entry_of(source) for source in sources}
+        self._ids = topic_ids((source.name, source.type_name) for source in sources)
+
+    def _entry_of(self, source: RecordSource) -> _StoreEntry | _QueueEntry:
+        queue = _queue_of(source, self._topics)
+        return _StoreEntry(source, self._elapsed) if queue is None else _QueueEntry(queue, source)
 
 
 def _queue_of(source: RecordSource, topics: TopicTable) -> QueueTopic | None:
@@ -63,9 +76,8 @@ def _queue_of(source: RecordSource, topics: TopicTable) -> QueueTopic | None:
 class _StoreEntry:
     """A topic with a store of its own."""
 
-    def __init__(self, name: str, source: RecordSource, elapsed: Callable[[], float]) -> None:
+    def __init__(self, source: RecordSource, elapsed: Callable[[], float]) -> None:
         table = source.table
-        self._id = name
         self._static_values = _static_values_of(source)
         self._table = table
         self._elapsed = elapsed
@@ -73,7 +85,7 @@ class _StoreEntry:
         self._resident_checked_s = -_RESIDENT_SECONDS
         self._cached_resident = 100.0
 
-    def entry(self) -> StatisticsEntry:
+    def entry(self, entry_id: str) -> StatisticsEntry:
         """Return its present entry."""
         table = self._table
         store = table.store
@@ -93,7 +105,7 @@ class _StoreEntry:
             table.updates - updates,
             now,
         )
-        return StatisticsEntry(self._id, self._static_values, dynamic_values)
+        return StatisticsEntry(entry_id, self._static_values, dynamic_values)
 
     def _resident_percent(self) -> float:
         now = self._elapsed()
@@ -106,15 +118,14 @@ class _StoreEntry:
 class _QueueEntry:
     """The messages of a queue, as records."""
 
-    def __init__(self, name: str, queue: QueueTopic, source: RecordSource) -> None:
+    def __init__(self, queue: QueueTopic, source: RecordSource) -> None:
         counters = queue.core.counters
-        self._id = name
         self._static_values = _static_values_of(source)
         self._queue = queue
         self._table = source.table
         self._baseline = counters.enqueued, counters.acknowledged + counters.expired
 
-    def entry(self) -> StatisticsEntry:
+    def entry(self, entry_id: str) -> StatisticsEntry:
         """Return its present entry."""
         core, cached_bytes = self._queue.core, self._queue.bytes_cached
         counters = core.counters
@@ -134,7 +145,7 @@ class _QueueEntry:
             0,
             core.depth,
         )
-        return StatisticsEntry(self._id, self._static_values, dynamic_values)
+        return StatisticsEntry(entry_id, self._static_values, dynamic_values)
 
 
 def _static_values_of(source: RecordSource) -> tuple[StatisticValue, ...]:

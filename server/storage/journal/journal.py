@@ -10,7 +10,13 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from server.storage.journal.clock_steps import pack_steps
-from server.storage.journal.errors import JournalError, JournalEvent, JournalNotice, reason
+from server.storage.journal.errors import (
+    JournalError,
+    JournalEvent,
+    JournalNotice,
+    JournalUnreadableError,
+    reason,
+)
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
 from server.storage.journal.format.entry import (
     EVENTS,
@@ -532,6 +538,33 @@ class Journal:
     def files(self) -> tuple[JournalFile, ...]:
         """The files of the log, in order; an immutable snapshot."""
         return self._table.files
+
+    def topics_in(self, file: JournalFile) -> frozenset[JournalTopic] | None:
+        """Return the topics of a file's entries; None if it cannot be read now."""
+        definitions = file.definitions
+        if definitions is None:
+            index = file.read_index()
+            definitions = None if index is None else index.definitions
+        if definitions is None:
+            try:
+                definitions = file.read_definitions(self.cache.open(file.path))
+            except OSError:
+                return None
+        return frozenset(list(definitions.topics.values()))
+
+    def known_topics(self) -> set[JournalTopic]:
+        """Return the topics that the log may have entries of, also entries not written yet.
+
+        Raises:
+            JournalUnreadableError: a file cannot be read now.
+        """
+        topics = {JournalTopic(*key) for key in self._topics}
+        for file in self.files:
+            found = self.topics_in(file)
+            if found is None:
+                raise JournalUnreadableError(f"{file.path} cannot be read")
+            topics |= found
+        return topics
 
     def is_finalized(self, number: int) -> bool:
         """Return whether a file is full, and nothing more has to be written to it."""

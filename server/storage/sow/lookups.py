@@ -50,12 +50,13 @@ class ValueLookups:
         declared: Iterable[ValueLookup],
         find_topic: Callable[[str, str], RecordSource | None],
     ) -> None:
-        """Open the lookups with existing topics.
+        """Open the lookups with existing topics, instead of those opened before.
 
         Args:
             declared: the lookups.
             find_topic: finds the topic of a message type and name.
         """
+        self._open_lookups.clear()
         for lookup in declared:
             topic = find_topic(lookup.message_type, lookup.topic)
             if topic is not None:

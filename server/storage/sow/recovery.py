@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from server.storage.journal import EVENTS, JournalEntryKind, LogSpan
+from server.storage.journal import EVENTS, JournalEntryKind, JournalTopic, LogSpan
 from server.storage.sow.log_apply import (
     LogRekeyer,
     apply_entry_range,
@@ -40,11 +40,15 @@ from server.storage.sow.store import MAX_CHANGE_SEQUENCE, PastVersion, RecordSto
 from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
-    from server.storage.journal import Journal, JournalEntry, JournalTopic, RawEntryRange
+    from server.storage.journal import Journal, JournalEntry, RawEntryRange
 
 _NO_OWNER: Final = -1
 _MAX_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written, or is worth skipping."""
+
+_STEP_ENTRIES: Final = 512
+_STEP_BYTES: Final = 1 << 20
+"""Entries, and bytes of them, that are read in one step while clients are served."""
 
 TopicLookup = Callable[[str, str], object | None]
 
@@ -114,6 +118,43 @@ def recover_records(
         check_stop()
         for sow, entries in topic_entries.split_by_topic(entry_range):
             appliers[sow](entries)
+
+
+class RecordRebuild:
+    """Makes the records of a topic from the log, step by step, while the log is appended to.
+
+    Args:
+        sow: the topic, which no message is published to meanwhile.
+        journal: the log.
+        has_entries: whether the log may have entries of the topic already.
+    """
+
+    def __init__(self, sow: SowTopicRecords, journal: Journal, *, has_entries: bool) -> None:
+        span = _required_span(sow, journal) if has_entries else LogSpan(journal.last_txid)
+        topic = JournalTopic(sow.type_name, sow.name)
+        self._topic_entries = _TopicEntries(
+            {sow: span}, lambda *found: sow if JournalTopic(*found) == topic else None
+        )
+        self._apply = _applier(sow)
+        start = LogSpan(max(span.after_txid - 1, 0))
+        self._cursor = journal.replay(start, lambda found: found == topic, EVENTS)
+
+    @property
+    def position(self) -> int:
+        """The txid up to which the log has been read."""
+        return self._cursor.position
+
+    def step(self) -> bool:
+        """Apply some entries; return whether more of them are on stable storage.
+
+        Raises:
+            RecordStoreError: a record cannot be stored.
+            JournalUnreadableError: the log cannot be read at the moment.
+        """
+        entry_range = self._cursor.read_raw_range(_STEP_ENTRIES, _STEP_BYTES)
+        for _, entries in self._topic_entries.split_by_topic(entry_range):
+            self._apply(entries)
+        return not self._cursor.is_caught_up
 
 
 def _applier(sow: SowTopicRecords) -> Callable[[RawEntryRange], None]:

@@ -156,7 +156,12 @@ class RecordFanout(SubscriberSet):
     @property
     def has_subscriptions(self) -> bool:
         """See `SubscriberSet.has_subscriptions`."""
-        return super().has_subscriptions or bool(self._pages or self._aggregates)
+        return super().has_subscriptions or self.has_result_sets
+
+    @property
+    def has_result_sets(self) -> bool:
+        """True if a subscription is to a page or to groups of the records."""
+        return bool(self._pages or self._aggregates)
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
         """Return the result set of a subscription's page; None if it has none."""
@@ -166,7 +171,7 @@ class RecordFanout(SubscriberSet):
     @property
     def has_literal_subscription(self) -> bool:
         """See `SubscriberSet`; pages and groups are of exactly this topic."""
-        return super().has_literal_subscription or bool(self._pages or self._aggregates)
+        return super().has_literal_subscription or self.has_result_sets
 
     def _attach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.attach`."""

@@ -1,0 +1,346 @@
+"""Topics, views and queues, added and removed while the instance runs.
+
+A reload gives what a restart with the new configuration would give. Where that takes a part of the
+start that clients would have to wait for, such as making records from the transaction log, the
+difference needs a restart (`topic_reasons.py`).
+
+The records of views and conflated topics are made beside traffic, from those that their topics have
+at one moment and from the changes since then; clients find such a topic when it is complete. The
+subscriptions to a topic stay when it comes or goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    JournaledTopicSpec,
+    QueueSpec,
+    TopicRef,
+    TopicSpec,
+    ViewSpec,
+)
+from server.app.reload.reloadable_part import (
+    ConfigurationChange,
+    PreparedChange,
+    ReloadRefusedError,
+)
+from server.app.reload.topic_reasons import TopicReasons, added_part, removed_part
+from server.app.wiring.provision import ProvisionError
+from server.app.wiring.provision_sow import rekey_all_records, store_logged_flags
+from server.expressions.backends import columns
+from server.message_types.base import BodyError
+from server.storage.journal import JournalTopic, JournalUnreadableError
+from server.storage.sow.records import to_nanoseconds
+from server.storage.sow.recovery import RecordRebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from actions.services import ActionServices
+    from config_schema.settings import SettingChange
+    from config_schema.spec import SowSpec
+    from server.app.wiring.open_topics import OpenTopics
+    from server.app.wiring.provision_queues import InstanceQueues
+    from server.app.wiring.provision_sow import OpenTopic
+    from server.queues.topic.recovery import QueueFill
+    from server.topics.conflated_topic import ConflatedTopic
+    from server.topics.record_source import RecordSource
+    from server.topics.view_topic import View
+
+
+_RETRY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicChanges:
+    """The topics that come and go.
+
+    Attributes:
+        stored: new SOW topics.
+        derived: new views and conflated topics.
+        queues: new queues.
+        recorded: new topics of the transaction log.
+        removed: topics that go.
+    """
+
+    stored: list[TopicSpec]
+    derived: list[ViewSpec | ConflatedTopicSpec]
+    queues: list[QueueSpec]
+    recorded: list[JournaledTopicSpec]
+    removed: list[TopicSpec | ViewSpec | ConflatedTopicSpec]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no topic comes or goes."""
+        return not (self.stored or self.derived or self.queues or self.recorded or self.removed)
+
+
+class TopicsReload:
+    """The topics; see `ReloadablePart`.
+
+    Args:
+        topics: opens topics with records.
+        queues: the queues; None without a transaction log.
+        services: the engine, and the links with other instances.
+    """
+
+    def __init__(
+        self, topics: OpenTopics, queues: InstanceQueues | None, services: ActionServices
+    ) -> None:
+        self._topics = topics
+        self._queues = queues
+        self._services = services
+        self._engine = services.engine
+        self._reasons = TopicReasons(topics, services)
+
+    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+        """See `ReloadablePart.check`."""
+        reasons = self._reasons.reasons_of(change, case)
+        return None if reasons is None else next(reasons, "")
+
+    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+        """See `ReloadablePart.prepare`."""
+        changes = _changes_of(case)
+        if changes.is_empty:
+            return PreparedChange(_nothing)
+        opened: list[OpenTopic] = []
+        try:
+            self._open_all(changes.stored, opened, case)
+            rebuilds = self._begin_rebuilds(opened, case)
+            derived = self._make_all(changes.derived, opened, case)
+        except BaseException:
+            _discard(opened)
+            raise
+        apply = partial(self._apply, changes, opened, rebuilds, derived, case)
+        return PreparedChange(apply, partial(_discard, opened))
+
+    def _open_all(
+        self, specs: list[TopicSpec], opened: list[OpenTopic], case: ConfigurationChange
+    ) -> None:
+        """Open SOW topics.
+
+        Args:
+            specs: their descriptions.
+            opened: gets the opened topics.
+            case: the reload.
+
+        Raises:
+            ReloadRefusedError: one of them cannot be opened.
+        """
+        if specs and not case.old.sow:
+            columns.warm_up()
+        try:
+            for spec in specs:
+                opened.append(self._topics.open(spec))
+                if not case.new.is_journaled(spec.message_type, spec.name):
+                    self._rekey(opened[-1])
+        except ProvisionError as error:
+            raise ReloadRefusedError(str(error)) from None
+
+    def _rekey(self, topic: OpenTopic) -> None:
+        """Rekey records if the topic now generates other SOW keys for them.
+
+        Raises:
+            ProvisionError: there is no room for a record under its new key.
+        """
+        settle = self._topics.committer.wait_for_jobs
+        rekey_all_records([topic.sow], self._engine.log, settle, lambda: None)
+
+    def _begin_rebuilds(
+        self, opened: list[OpenTopic], case: ConfigurationChange
+    ) -> dict[OpenTopic, RecordRebuild]:
+        """Return what makes the records of topics from the transaction log.
+
+        Raises:
+            ReloadRefusedError: a start would undo changes of records, or the log cannot be read.
+        """
+        log = self._engine.transaction_log
+        rebuilds: dict[OpenTopic, RecordRebuild] = {}
+        for topic in opened:
+            sow = topic.sow
+            if log is None or not case.new.is_journaled(sow.type_name, sow.name):
+                continue
+            if sow.table.store.last_sequence > log.last_txid:
+                raise ReloadRefusedError(
+                    f"needs a restart: SOW topic {sow.name}: {sow.spec.file_name} is ahead of the"
+                    " transaction log"
+                )
+            try:
+                known = log.journal.known_topics()
+            except JournalUnreadableError as error:
+                raise ReloadRefusedError(f"TransactionLog: {error}") from None
+            has_entries = JournalTopic(sow.type_name, sow.name) in known
+            rebuilds[topic] = RecordRebuild(sow, log.journal, has_entries=has_entries)
+        return rebuilds
+
+    def _make_all(
+        self,
+        specs: list[ViewSpec | ConflatedTopicSpec],
+        opened: list[OpenTopic],
+        case: ConfigurationChange,
+    ) -> list[View | ConflatedTopic]:
+        """Make views and conflated topics, without records.
+
+        Raises:
+            ReloadRefusedError: one of them cannot be made.
+        """
+        own: dict[TopicRef, RecordSource] = {topic.sow.spec.ref: topic.sow for topic in opened}
+        made: list[View | ConflatedTopic] = []
+        for spec in sorted(specs, key=case.new.sow.index):
+            try:
+                topic = self._engine.make_derived_topic(
+                    spec,
+                    lambda ref: (
+                        own[ref] if ref in own else self._engine.sow_registry.find_configured(ref)
+                    ),
+                )
+            except BodyError as error:
+                raise ReloadRefusedError(f"{spec.location}: view {spec.name}: {error}") from None
+            if topic is not None:
+                own[spec.ref] = topic
+                made.append(topic)
+        return made
+
+    async def _apply(
+        self,
+        changes: _TopicChanges,
+        opened: list[OpenTopic],
+        rebuilds: Mapping[OpenTopic, RecordRebuild],
+        derived: list[View | ConflatedTopic],
+        case: ConfigurationChange,
+    ) -> None:
+        engine, log = self._engine, case.new.transaction_log
+        for spec in changes.removed:
+            source = engine.sow_registry.find_configured(spec.ref)
+            if source is not None:
+                engine.sow_registry.remove(source)
+        if engine.transaction_log is not None and log is not None:
+            engine.transaction_log.use_topics(log.topics)
+        self._renew(changes.removed, changes.recorded, case)
+        fills = [] if self._queues is None else self._queues.make(changes.queues)
+        await self._read_log([*rebuilds.values(), *fills])
+        self._add_stored(opened, rebuilds)
+        begins_stored = self._add_queues(fills)
+        self._renew([*changes.stored, *changes.queues], [], case)
+        await self._add_derived(derived)
+        self._renew(changes.derived, [], case)
+        await begins_stored
+
+    async def _read_log(self, readers: Sequence[RecordRebuild | QueueFill]) -> None:
+        """Read the transaction log to its end; the caller has to use the results without a wait.
+
+        Raises:
+            Exception: the log cannot be read, or a record not be stored.
+        """
+        log = self._engine.transaction_log
+        if log is None or not readers:
+            return
+        release = log.hold_files(lambda: min(one.position for one in readers) + 1, "reload")
+        try:
+            for reader in readers:
+                while reader.step():
+                    await asyncio.sleep(0)  # clients and timers go on
+            while not log.journal.commit():  # as it cannot be written; publishers wait as well
+                await asyncio.sleep(_RETRY_S)
+            for reader in readers:
+                while reader.step():  # the entries of the last moment
+                    pass
+        finally:
+            release()
+
+    def _add_stored(
+        self, opened: list[OpenTopic], rebuilds: Mapping[OpenTopic, RecordRebuild]
+    ) -> None:
+        for topic in opened:
+            if topic in rebuilds:
+                self._rekey(topic)
+            self._topics.add(topic)
+            self._engine.sow_registry.mark_changed(topic.sow)
+        store_logged_flags([topic.sow for topic in opened], self._engine)
+
+    def _add_queues(self, fills: list[QueueFill]) -> Awaitable[None]:
+        """Add queues, and return a wait until a start would find where they begin."""
+        is_stored = asyncio.get_running_loop().create_future()
+        if self._queues is None:
+            is_stored.set_result(None)
+        else:
+            self._queues.add(fills, lambda: is_stored.set_result(None))
+        return is_stored
+
+    async def _add_derived(self, topics: list[View | ConflatedTopic]) -> None:
+        """Add views and conflated topics, when all of them have their records."""
+        sow_registry, clock = self._engine.sow_registry, self._engine.clock
+        try:
+            for topic in topics:
+                sow_registry.connect(topic)
+                for _ in topic.begin_population(to_nanoseconds(clock.now())):
+                    await asyncio.sleep(0)  # clients and timers go on
+        except BaseException:
+            for topic in topics:
+                sow_registry.disconnect(topic)
+            raise
+        for topic in topics:
+            topic.finish_population()
+            sow_registry.add_connected(topic)
+
+    def _renew(
+        self,
+        changed: Sequence[SowSpec],
+        recorded: Sequence[JournaledTopicSpec],
+        case: ConfigurationChange,
+    ) -> None:
+        """Have clients use topics as they are now.
+
+        Args:
+            changed: the topics that have been added or removed.
+            recorded: the topics that have been added to the transaction log.
+            case: the reload.
+        """
+        engine, old = self._engine, case.old
+        refs = {topic.ref for topic in changed}
+
+        def is_recorded_now(message_type: str, name: str) -> bool:
+            return (
+                any(topic.covers(message_type, name) for topic in recorded)
+                and not old.is_journaled(message_type, name)
+                and engine.sow_registry.find(message_type, name) is None
+            )
+
+        engine.sow_registry.arrange([topic.ref for topic in case.new.sow])
+        self._topics.open_lookups()
+        engine.topics.renew(
+            lambda message_type, name: (
+                TopicRef(name, message_type) in refs or is_recorded_now(message_type, name)
+            )
+        )
+        engine.topics.update_feeds()
+
+
+def _changes_of(case: ConfigurationChange) -> _TopicChanges:
+    added = [added_part(change) for change in case.changes]
+    removed = [removed_part(change) for change in case.changes]
+    return _TopicChanges(
+        [part for part in added if isinstance(part, TopicSpec)],
+        [part for part in added if isinstance(part, ViewSpec | ConflatedTopicSpec)],
+        [part for part in added if isinstance(part, QueueSpec)],
+        [part for part in added if isinstance(part, JournaledTopicSpec)],
+        [part for part in removed if isinstance(part, TopicSpec | ViewSpec | ConflatedTopicSpec)],
+    )
+
+
+async def _nothing() -> None:
+    """Apply no difference."""
+
+
+def _discard(opened: list[OpenTopic]) -> None:
+    """Close topics, and remove the files that did not exist before."""
+    for topic in opened:
+        topic.close()
+        if topic.is_file_new and topic.sow.spec.file_name is not None:
+            Path(topic.sow.spec.file_name).unlink(missing_ok=True)
