@@ -89,10 +89,11 @@ _PERMIT_BATCH_SIZE: Final = 20
 
 
 class _ListedTables(NamedTuple):
-    """The tables of a user, and when they were listed, by `Scheduler.elapsed`."""
+    """The tables of a user, and when they were listed: by `Scheduler.elapsed`, and `version`."""
 
     tables: Sequence[Table]
     at_s: float
+    version: int
 
 
 class SessionTables:
@@ -146,9 +147,9 @@ class SessionTables:
             NotAtOnceError: the tables have to be listed.
             ScanError: the instance is stopping, or is too busy.
         """
-        now = self._instance_tables.engine.scheduler.elapsed()
-        listed = self._listed
-        if listed is not None and now - listed.at_s < _LIST_LIFETIME_S:
+        engine = self._instance_tables.engine
+        now, version, listed = engine.scheduler.elapsed(), engine.sow_registry.version, self._listed
+        if listed and listed.version == version and now - listed.at_s < _LIST_LIFETIME_S:
             return listed.tables
         if self.at_once:
             raise NotAtOnceError
@@ -160,7 +161,7 @@ class SessionTables:
             *self._history.make_tables(visible),
             *(one for one in listed_topics if isinstance(one, Table)),
         )
-        self._listed = _ListedTables(tables, now)
+        self._listed = _ListedTables(tables, now, version)
         return tables
 
     def scan(self, requests: Sequence[ScanRequest]) -> Sequence[ScanResult]:
