@@ -90,7 +90,9 @@ class DestinationsReload:
         is_described_anew = (
             bool(changed)
             or _address(description) != _address(describe(case.old))
-            or any(isinstance(part, _TOPICS) for change in case.changes for part in parts_of(change))
+            or any(
+                isinstance(part, _TOPICS) for change in case.changes for part in parts_of(change)
+            )
         )
 
         async def apply() -> None:
