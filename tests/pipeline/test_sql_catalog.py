@@ -12,6 +12,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.random_queries import Expr, Query, queries, rows_of
@@ -175,3 +177,22 @@ def test_spark_hands_limits_and_aggregates_to_the_server(
         spark.sql("INSERT INTO amps_sql.amps.orders (id, symbol, qty) VALUES (1001, 'ORCL', 7)")
         written = spark.sql("SELECT symbol, qty, price FROM amps_sql.amps.orders WHERE id = 1001")
         assert [tuple(row) for row in written.collect()] == [("ORCL", 7, None)]
+
+
+def test_rows_that_the_server_leaves_out_raise_no_error(
+    spark: SparkSession, tmp_path: Path, driver: str
+) -> None:
+    """Spark alone computes the expressions of all rows before it has the first ones of an order."""
+    with sql_server(tmp_path) as server:
+        server.publish("orders", {"id": 1, "qty": 5, "price": 0.5}, {"id": 2, "qty": 2**63 - 1})
+        for name in ("pushed", "whole"):
+            set_catalog(spark, name, server, driver, pushes=name == "pushed")
+        first = "SELECT qty + 1 AS more FROM {}.amps.orders ORDER BY id LIMIT 1"
+        assert rows_of(spark.sql(first.format("pushed"))) == [(6,)]
+        with pytest.raises(PySparkException, match="ARITHMETIC_OVERFLOW"):
+            spark.sql(first.format("whole")).collect()
+        # Spark writes this constant as NaN, which is the name of a column.
+        not_a_number = "SELECT id FROM {}.amps.orders WHERE price = double('NaN')"
+        assert rows_of(spark.sql(not_a_number.format("whole"))) == []
+        with pytest.raises(Py4JJavaError):
+            spark.sql(not_a_number.format("pushed")).collect()
