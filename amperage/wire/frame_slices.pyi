@@ -55,21 +55,40 @@ class HeaderParts:
     """The parts of headers around the body's length, by the key of a kind of message."""
 
     def __len__(self) -> int: ...
-    def set(self, key: int, left: bytes, right: bytes, has_sow_key: bool = False) -> None:
+    def set(
+        self,
+        key: int,
+        left: bytes,
+        keys: bytes,
+        right: bytes,
+        *,
+        has_sow_key: bool = False,
+        has_timestamp: bool = False,
+        has_bookmark: bool = False,
+    ) -> None:
         """Set the parts for messages with a key.
 
         Args:
             key: the key, not negative and small: memory is proportional to the largest one.
             left: the header up to the length of the body, or to the SOW key before that.
-            right: its end behind that.
+            keys: the keys behind the length that all these messages have.
+            right: its end, behind timestamp and bookmark.
             has_sow_key: whether headers have the SOW key of the message.
+            has_timestamp: whether they have the timestamp.
+            has_bookmark: whether they have the bookmark of the message, if it has one.
         """
 
     def discard(self, key: int) -> None:
         """Frame no more messages with a key."""
 
 def framed_by_key(
-    bodies: Sequence[bytes], keys: Sequence[int], parts: HeaderParts, sow_keys: Sequence[int] = ...
+    bodies: Sequence[bytes],
+    keys: Sequence[int],
+    parts: HeaderParts,
+    sow_keys: Sequence[int] = ...,
+    timestamp: bytes = ...,
+    publisher: int = ...,
+    numbers: Sequence[int] = ...,
 ) -> tuple[bytes, int]:
     """Put bodies into frames, one behind the other, with headers of several kinds.
 
@@ -78,6 +97,9 @@ def framed_by_key(
         keys: a list of the key of each body.
         parts: the parts of the headers, by key; bodies with other keys are left out.
         sow_keys: a list of the SOW key of each body, below 2**64; empty if no header has one.
+        timestamp: the header key of the timestamp.
+        publisher: the publisher's identity in bookmarks.
+        numbers: the number of each body in its bookmark, 0 for none; empty if no body has one.
 
     Returns:
         The frames, and how many there are.

@@ -22,6 +22,7 @@ cdef enum:
     LENGTH = 4           # bytes of a frame's length
     LENGTH_KEY = 5       # ,"l":
     SOW_KEY_KEY = 7      # ,"k":""
+    BOOKMARK_KEY = 10    # ,"bm":"||"
     SUB_IDS_KEY = 9      # ,"sids":"
     SUB_IDS_END = 2      # "}
     MIN_CAPACITY = 8
@@ -111,9 +112,13 @@ cdef FrameSlices slices_of(bytes chunk, Table table):
 cdef struct Parts:
     const char *left     # NULL if messages with this key are not wanted
     Py_ssize_t left_size
+    const char *keys
+    Py_ssize_t keys_size
     const char *right
     Py_ssize_t right_size
     bint has_sow_key
+    bint has_timestamp
+    bint has_bookmark
 
 
 cdef class HeaderParts:
@@ -122,6 +127,7 @@ cdef class HeaderParts:
     cdef dict parts
     cdef Parts *by_key
     cdef Py_ssize_t capacity
+    cdef bint has_bookmarks  # whether any has had bookmarks
 
     def __cinit__(self):
         self.parts = {}
@@ -133,7 +139,15 @@ cdef class HeaderParts:
         return len(self.parts)
 
     def set(
-        self, Py_ssize_t key, bytes left not None, bytes right not None, bint has_sow_key=False
+        self,
+        Py_ssize_t key,
+        bytes left not None,
+        bytes keys not None,
+        bytes right not None,
+        *,
+        bint has_sow_key=False,
+        bint has_timestamp=False,
+        bint has_bookmark=False,
     ):
         cdef Parts *larger
         cdef Py_ssize_t capacity
@@ -146,11 +160,14 @@ cdef class HeaderParts:
             while self.capacity < capacity:
                 self.by_key[self.capacity].left = NULL
                 self.capacity += 1
-        self.parts[key] = left, right
+        self.parts[key] = left, keys, right
         self.by_key[key] = Parts(
             PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left),
-            PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right), has_sow_key,
+            PyBytes_AS_STRING(keys), PyBytes_GET_SIZE(keys),
+            PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right),
+            has_sow_key, has_timestamp, has_bookmark,
         )
+        self.has_bookmarks |= has_bookmark
 
     def discard(self, Py_ssize_t key):
         if self.parts.pop(key, None) is not None:
@@ -164,29 +181,37 @@ cdef class HeaderParts:
 
 
 def framed_by_key(
-    bodies, list keys not None, HeaderParts parts not None, list sow_keys not None=[]
+    bodies,
+    list keys not None,
+    HeaderParts parts not None,
+    list sow_keys not None=[],
+    bytes timestamp not None=b"",
+    uint64_t publisher=0,
+    numbers=(),
 ):
     cdef FrameSlices slices = <FrameSlices> bodies if type(bodies) is FrameSlices else None
     cdef list objects = None if slices is not None else bodies if type(bodies) is list else list(bodies)
+    cdef list marks = list(numbers) if parts.has_bookmarks else []
     cdef Py_ssize_t row, rows = len(keys), total = 0, count = 0
     cdef const Parts *around
     cdef const char *body
-    cdef Py_ssize_t size, sow_key_size
-    cdef uint64_t sow_key = 0
+    cdef Py_ssize_t size, header
+    cdef uint64_t sow_key = 0, mark = 0
     cdef uint8_t *to
     cdef uint8_t *end
     cdef bytes made
-    if rows != len(bodies):
-        raise ValueError(f"{rows} keys for {len(bodies)} bodies")
+    if rows != len(bodies) or (marks and rows != len(marks)):
+        raise ValueError(f"{rows} keys and {len(marks)} numbers for {len(bodies)} bodies")
     for row in range(rows):
         around = parts.of(keys[row])
         if around != NULL:
+            if around.has_sow_key and row >= len(sow_keys):
+                raise ValueError(f"{len(sow_keys)} SOW keys for {rows} bodies")
+            sow_key = PyLong_AsUnsignedLongLong(sow_keys[row]) if around.has_sow_key else 0
+            mark = PyLong_AsUnsignedLongLong(marks[row]) if marks and around.has_bookmark else 0
             size = slices.first[row].size if objects is None else len(<bytes> objects[row])
-            total += keyed_size(around, size)
-            if around.has_sow_key: 
-                if row >= len(sow_keys):
-                    raise ValueError(f"{len(sow_keys)} SOW keys for {rows} bodies")
-                total += SOW_KEY_KEY + count_decimals(PyLong_AsUnsignedLongLong(sow_keys[row]))
+            header = header_size(around, size, sow_key, PyBytes_GET_SIZE(timestamp), publisher, mark)
+            total += LENGTH + header + size
             count += 1
     made = PyBytes_FromStringAndSize(NULL, total)
     to = <uint8_t *> PyBytes_AS_STRING(made)
@@ -199,24 +224,43 @@ def framed_by_key(
             body, size = PyBytes_AS_STRING(slices.chunk) + slices.first[row].start, slices.first[row].size
         else:
             body, size = PyBytes_AS_STRING(objects[row]), PyBytes_GET_SIZE(objects[row])
-        sow_key_size = 0
-        if around.has_sow_key:
-            sow_key = PyLong_AsUnsignedLongLong(sow_keys[row])
-            sow_key_size = SOW_KEY_KEY + count_decimals(sow_key)
-        to = put_length(to, keyed_size(around, size) + sow_key_size - LENGTH)
-        to = put(to, around.left, around.left_size)
+        sow_key = PyLong_AsUnsignedLongLong(sow_keys[row]) if around.has_sow_key else 0
+        mark = PyLong_AsUnsignedLongLong(marks[row]) if marks and around.has_bookmark else 0
+        header = header_size(around, size, sow_key, PyBytes_GET_SIZE(timestamp), publisher, mark)
+        to = put(put_length(to, header + size), around.left, around.left_size)
         if around.has_sow_key:
             to = put(put_decimals(put(to, b',"k":"', 6), sow_key), b'"', 1)
-        to = put(to, b',"l":', LENGTH_KEY)
-        to = put(put_decimals(to, size), around.right, around.right_size)
-        to = put(to, body, size)
+        to = put_decimals(put(to, b',"l":', LENGTH_KEY), size)
+        to = put(to, around.keys, around.keys_size)
+        if around.has_timestamp:
+            to = put(to, PyBytes_AS_STRING(timestamp), PyBytes_GET_SIZE(timestamp))
+        if mark:
+            to = put_decimals(put(to, b',"bm":"', 7), publisher)
+            to = put(put_decimals(put(to, b"|", 1), mark), b'|"', 2)
+        to = put(put(to, around.right, around.right_size), body, size)
     if to != end:
         raise SystemError("frames are not of the size that was computed")
     return made, count
 
 
-cdef inline Py_ssize_t keyed_size(const Parts *around, Py_ssize_t size) noexcept nogil:
-    return LENGTH + around.left_size + LENGTH_KEY + count_decimals(size) + around.right_size + size
+cdef inline Py_ssize_t header_size(
+    const Parts *around,
+    Py_ssize_t size,
+    uint64_t sow_key,
+    Py_ssize_t timestamp_size,
+    uint64_t publisher,
+    uint64_t mark,
+) noexcept nogil:
+    """Return the length of a header."""
+    cdef Py_ssize_t made = around.left_size + LENGTH_KEY + count_decimals(size)
+    made += around.keys_size + around.right_size
+    if around.has_sow_key:
+        made += SOW_KEY_KEY + count_decimals(sow_key)
+    if around.has_timestamp:
+        made += timestamp_size
+    if mark:
+        made += BOOKMARK_KEY + count_decimals(publisher) + count_decimals(mark)
+    return made
 
 
 cdef struct Around:

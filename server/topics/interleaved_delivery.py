@@ -64,9 +64,10 @@ class InterleavedDelivery:
             self.deliver_prepared(distinct_keys, keys, bodies, [], envelope)
         else:
             wanted = frozenset(distinct_keys)
-            for key, body in zip(keys, bodies, strict=True):
+            for row, key in enumerate(keys):
                 if key in wanted:
-                    topics[key].deliver((body,), envelope)
+                    own = envelope.for_message(row) if envelope.numbers else envelope
+                    topics[key].deliver((bodies[row],), own)
 
     def prepare(
         self, topics: Sequence[Topic | SowTopic], distinct_keys: Sequence[int], envelope: Envelope
@@ -96,8 +97,12 @@ class InterleavedDelivery:
             sow_keys: the SOW keys of those that are records; empty if none is one.
             envelope: the publisher's metadata of the messages.
         """
+        timestamp = envelope.timestamp_key
+        publisher, numbers = envelope.bookmark_publisher, envelope.numbers
         for outbox, parts in self._parts.items():
-            frames, count = framed_by_key(bodies, keys, parts, sow_keys)
+            frames, count = framed_by_key(
+                bodies, keys, parts, sow_keys, timestamp, publisher, numbers
+            )
             if count:
                 outbox.write_batch(frames, count)
         filtered_keys = [key for key in distinct_keys if self._filtered[key]]
@@ -153,6 +158,14 @@ class InterleavedDelivery:
                 del self._parts[delivery.outbox]
         for delivery in deliveries:
             parts = self._parts.setdefault(delivery.outbox, HeaderParts())
-            header_end = self._header_keys + delivery.header_end
-            parts.set(key, delivery.header_start, header_end, delivery.has_sow_key)
+            presentation = delivery.presentation
+            parts.set(
+                key,
+                delivery.header_start,
+                self._header_keys,
+                delivery.header_end,
+                has_sow_key=delivery.has_sow_key,
+                has_timestamp=presentation.has_timestamp,
+                has_bookmark=presentation.has_bookmark,
+            )
         self._deliveries[key] = deliveries

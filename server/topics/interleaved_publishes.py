@@ -356,7 +356,7 @@ class InterleavedPublishes:
     ) -> None:
         """Apply and deliver a range of the batch, of whose messages some have been recorded."""
         failures: list[tuple[int, RecordStoreError]] = []
-        subscribed = self._subscribed_keys
+        subscribed, delivered = self._subscribed_keys, self._delivered_part(begin, until, recorded)
         if recorded is not None:
             self._notify_feeds(recorded)
             for key, share in self._shares.items():
@@ -369,14 +369,14 @@ class InterleavedPublishes:
                         is_silent=self._are_together,
                     )
         if self._are_in_order:
-            self._apply_in_order(begin, until, recorded, failures, refusals)
+            self._apply_in_order(begin, until, recorded, delivered, failures, refusals)
         elif self._are_together:
-            self._deliver_together(begin, until, failures, delivery)
+            self._deliver_together(begin, until, failures, delivery, delivered)
         elif begin < until and any(self._is_plain(key) for key in subscribed):
             plain = [key for key in self._distinct_keys if self._is_plain(key)]
             topics = cast("Sequence[Topic]", self._topics)
             keys, bodies = self._keys[begin:until], self._bodies[begin:until]
-            delivery.deliver(topics, plain, keys, bodies, self._envelope)
+            delivery.deliver(topics, plain, keys, bodies, delivered)
         rows = self._log_rows
         refusals += [refusal_of(rows[position], problem) for position, problem in failures]
 
@@ -385,6 +385,7 @@ class InterleavedPublishes:
         begin: int,
         until: int,
         recorded: _Recorded | None,
+        delivered: Envelope,
         failures: list[tuple[int, RecordStoreError]],
         refusals: list[MessageRefusal],
     ) -> None:
@@ -396,14 +397,28 @@ class InterleavedPublishes:
             topic = topics[key]
             if key in self._record_topics:
                 refusals += _publish_rows(topic, range(at, end), bodies, envelope)
-            elif isinstance(topic, JournaledTopic):
-                topic.deliver_part(bodies, at, end, envelope)
             elif key not in self._shares:
-                cast("Topic", topic).deliver(bodies[at:end], envelope)
+                first, last = at - begin, end - begin
+                numbers = delivered.numbers[first:last] if key in self._logged else ()
+                part = delivered.recorded_part(first, last, delivered.bookmark_publisher, numbers)
+                cast("Topic", topic).deliver(bodies[at:end], part)
             elif recorded is not None:
                 own = bisect_left(rows, at), bisect_left(rows, end)
                 share = self._shares[key]
                 failures += share.apply(*own, recorded, self._log_envelope, is_silent=False)
+
+    def _delivered_part(self, begin: int, until: int, recorded: _Recorded | None) -> Envelope:
+        """Return the envelope of a range of the batch, with the bookmarks of recorded messages."""
+        envelope = self._envelope
+        if recorded is None:
+            return envelope.recorded_part(begin, until, 0, ())
+        numbers = recorded.numbers
+        if len(self._log_rows) < len(self._keys):
+            numbers = [0] * (until - begin)
+            rows = self._log_rows[recorded.start : recorded.end]
+            for row, number in zip(rows, recorded.numbers, strict=True):
+                numbers[row - begin] = number
+        return envelope.recorded_part(begin, until, recorded.publisher, numbers)
 
     def _deliver_together(
         self,
@@ -411,6 +426,7 @@ class InterleavedPublishes:
         until: int,
         failures: Sequence[tuple[int, RecordStoreError]],
         delivery: InterleavedDelivery,
+        delivered: Envelope,
     ) -> None:
         """Deliver a range of the batch, whose records have been put, to all its recipients."""
         rows, keys = self._log_rows, [*self._keys[begin:until]]
@@ -426,7 +442,7 @@ class InterleavedPublishes:
             keys,
             self._bodies[begin:until],
             sow_keys[begin:until],
-            self._envelope,
+            delivered,
         )
 
     def _is_plain(self, key: int) -> bool:

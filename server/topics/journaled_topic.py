@@ -64,7 +64,7 @@ class JournaledTopic(Topic):
         journal: see above.
     """
 
-    __slots__ = ("_unbatched_subscriptions", "journal")
+    __slots__ = ("_bookmark_subscriptions", "_unbatched_subscriptions", "journal")
 
     is_persistent = True
     is_journaled = True
@@ -74,39 +74,51 @@ class JournaledTopic(Topic):
     ) -> None:
         super().__init__(message_type, name, functions)
         self.journal = journal
-        self._unbatched_subscriptions: set[Subscription] = set()  # they cannot take a batch
+        self._unbatched_subscriptions: set[Subscription] = set()  # they may publish in between
+        self._bookmark_subscriptions: set[Subscription] = set()
 
     def _attach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.attach`."""
         super()._attach(subscription)
-        if self._needs_own_bookmarks(subscription):
+        watchers = subscription.subscriber.delivery_watchers(self.name)
+        if subscription.sink is not None or watchers:
             self._unbatched_subscriptions.add(subscription)
+        if subscription.presentation.has_bookmark:
+            self._bookmark_subscriptions.add(subscription)
 
     def _detach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.detach`."""
         super()._detach(subscription)
         self._unbatched_subscriptions.discard(subscription)
+        self._bookmark_subscriptions.discard(subscription)
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Record messages and deliver them. See `Topic.publish`."""
         if (
             len(bodies) >= _MIN_RUN
             and not self._unbatched_subscriptions
-            and not self._filters.needs_context
             and not envelope.sow_keys
             and self.journal.is_batchable(envelope)
         ):
             return self._publish_batch(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
-    def _needs_own_bookmarks(self, subscription: Subscription) -> bool:
-        """Return whether a subscription needs each message of a batch with its own bookmark."""
-        return (
-            subscription.presentation.has_bookmark
-            or subscription.sink is not None
-            or subscription.conflater is not None
-            or bool(subscription.subscriber.delivery_watchers(self.name))
-        )
+    @property
+    def _needs_own_envelopes(self) -> bool:
+        """True if filters, or deliveries that they decide about, need the bookmark of a message."""
+        return self._filters.needs_context or bool(self._filters and self._bookmark_subscriptions)
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Deliver messages, one by one where each needs an envelope. See `Topic.deliver`."""
+        if envelope.numbers and (envelope.correlation_ids or self._needs_own_envelopes):
+            for position, body in enumerate(bodies):
+                super().deliver((body,), envelope.for_message(position))
+        else:
+            super().deliver(bodies, envelope)
+
+    def filtered_subscriptions(self) -> Sequence[Subscription] | None:
+        """See `Topic.filtered_subscriptions`."""
+        return None if self._needs_own_envelopes else super().filtered_subscriptions()
 
     def _publish_batch(
         self, bodies: Sequence[bytes], envelope: Envelope
@@ -117,28 +129,20 @@ class JournaledTopic(Topic):
         while start < len(bodies):
             appended = self.journal.append_messages(envelope, entries, start)
             end = appended.end
-            if self._subscriptions:
-                self.deliver_part(bodies, start, end, envelope)
+            if self._subscriptions and end > start:
+                bookmarks = self.journal.bookmark_parts(envelope, start, appended.txids)
+                own = envelope.recorded_part(start, end, *bookmarks)
+                self.deliver(bodies[start:end], own)
             if appended.problem is not None:
                 refusals.append(self.refuse_message(end, appended.problem, envelope))
                 end += 1
             start = end
         return refusals
 
-    def deliver_part(
-        self, bodies: Sequence[bytes], start: int, end: int, envelope: Envelope
-    ) -> None:
-        """Deliver the messages of a batch from `start` to before `end`, which may be none."""
-        if envelope.correlation_ids:
-            for position in range(start, end):
-                self.deliver((bodies[position],), envelope.for_message(position))
-        elif start < end:
-            self.deliver(bodies[start:end], envelope)
-
     @property
     def accepts_interleaved(self) -> bool:
         """True if its messages may be recorded together with those of other topics."""
-        return not (self._unbatched_subscriptions or self._filters.needs_context)
+        return not self._unbatched_subscriptions
 
     def refuse_message(
         self, position: int, problem: Exception, envelope: Envelope
@@ -225,7 +229,12 @@ class JournaledTopic(Topic):
     ) -> None:
         """Deliver messages of another instance, which have been recorded."""
         bodies = entries.bodies
-        if entries.has_extras or self._unbatched_subscriptions or self._filters.needs_context:
+        if (
+            entries.has_extras
+            or self._unbatched_subscriptions
+            or self._bookmark_subscriptions
+            or self._filters.needs_context
+        ):
             for position in range(start, end):
                 envelope = entries.envelope(position, timestamp)
                 self.deliver((bodies[position],), envelope)

@@ -129,7 +129,7 @@ class Topic(SubscriberSet):
             self.deliver_filtered(bodies, envelope)
 
     def plain_deliveries(self) -> Sequence[DirectDelivery] | None:
-        """Return the deliveries of every message, if bodies and headers are the same in each.
+        """Return the deliveries of every message, if bodies are sent verbatim.
 
         Returns:
             Those to connections without a filter, in a list that is another one when subscriptions
@@ -333,7 +333,11 @@ class Topic(SubscriberSet):
         alone, self._mixed_unfiltered = self._split_unfiltered()
         self._delivery_cache.clear()
         recipients = self._unfiltered_recipients = self._group_recipients(alone)
-        plain = [one for one, _ in recipients if isinstance(one, DirectDelivery) and one.is_plain]
+        plain = [
+            one
+            for one, _ in recipients
+            if isinstance(one, DirectDelivery) and not one.presentation.changes_bodies
+        ]
         is_plain = len(plain) == len(recipients) and _are_apart(recipients)
         self._plain_deliveries = plain if is_plain else None
         return recipients
@@ -396,8 +400,9 @@ def _hand_over_in_order(
     if len(bodies) == 1 or _are_apart(recipients):
         deliver_to_all(recipients, bodies, envelope)
     else:
-        for body in bodies:
-            deliver_to_all(recipients, (body,), envelope)
+        for position, body in enumerate(bodies):
+            own = envelope.for_message(position) if envelope.numbers else envelope
+            deliver_to_all(recipients, (body,), own)
 
 
 def _are_apart(recipients: Sequence[Recipient]) -> bool:

@@ -16,6 +16,7 @@ from amperage.wire.frame_slices import (
 from amperage.wire.framing import frame
 from tests.support.frame_slices import bodies_in_stream
 
+NUMBERS = st.integers(0, 2**64 - 1) | st.integers(0, 20)
 BODIES = st.lists(st.binary(max_size=30) | st.just(b"x" * 20))
 
 
@@ -84,21 +85,41 @@ def test_frames_with_headers_of_several_kinds(
     kinds = data.draw(st.dictionaries(st.integers(0, 40), st.binary(min_size=1, max_size=20)))
     parts = HeaderParts()
     for key in data.draw(st.lists(st.integers(0, 40))):
-        parts.set(key, b"another", b"}")
+        parts.set(key, b"another", b"", b"}")
     for key in range(41):
         parts.discard(key)
-    with_sow_keys = data.draw(st.sets(st.sampled_from([*kinds]))) if kinds else set()
+    some = st.sets(st.sampled_from([*kinds])) if kinds else st.just(set())
+    with_sow_keys, with_timestamps, with_bookmarks = data.draw(st.tuples(some, some, some))
     for key, left in kinds.items():
-        parts.set(key, left, b',"n":%d}' % key, key in with_sow_keys)
+        parts.set(
+            key,
+            left,
+            b',"n":%d' % key,
+            b',"sids":""}',
+            has_sow_key=key in with_sow_keys,
+            has_timestamp=key in with_timestamps,
+            has_bookmark=key in with_bookmarks,
+        )
     keys = [data.draw(st.integers(-1, 99) | st.sampled_from([*kinds, 0])) for _ in bodies]
     sow_keys = [data.draw(st.integers(0, 2**64 - 1)) for _ in bodies]
+    publisher, numbers = data.draw(st.tuples(NUMBERS, st.lists(NUMBERS, min_size=len(bodies))))
+    numbers = data.draw(st.sampled_from([numbers[: len(bodies)], ()]))
     expected = [
         frame(
-            b'%b%b,"l":%d,"n":%d}'
-            % (kinds[key], b',"k":"%d"' % number * (key in with_sow_keys), len(body), key),
+            b'%b%b,"l":%d,"n":%d%b%b,"sids":""}'
+            % (
+                kinds[key],
+                b',"k":"%d"' % sow_key * (key in with_sow_keys),
+                len(body),
+                key,
+                b',"ts":"now"' * (key in with_timestamps),
+                b',"bm":"%d|%d|"' % (publisher, number) * (key in with_bookmarks and number > 0),
+            ),
             body,
         )
-        for key, body, number in zip(keys, bodies, sow_keys, strict=True)
+        for key, body, sow_key, number in zip(
+            keys, bodies, sow_keys, numbers or [0] * len(bodies), strict=True
+        )
         if key in kinds
     ]
     frames, count = framed_by_key(
@@ -106,14 +127,19 @@ def test_frames_with_headers_of_several_kinds(
         keys,
         parts,
         sow_keys if with_sow_keys else [],
+        b',"ts":"now"',
+        publisher,
+        numbers,
     )
     assert (frames, count, len(parts)) == (b"".join(expected), len(expected), len(kinds))
 
 
 def test_a_key_for_each_body_is_wanted() -> None:
-    with pytest.raises(ValueError, match="1 keys for 2 bodies"):
+    with pytest.raises(ValueError, match="1 keys and 0 numbers for 2 bodies"):
         framed_by_key([b"1", b"2"], [0], HeaderParts())
     parts = HeaderParts()
-    parts.set(0, b"{", b"}", has_sow_key=True)
+    parts.set(0, b"{", b"", b"}", has_sow_key=True, has_bookmark=True)
+    with pytest.raises(ValueError, match="2 keys and 1 numbers for 2 bodies"):
+        framed_by_key([b"1", b"2"], [0, 0], parts, [5, 6], numbers=[1])
     with pytest.raises(ValueError, match="1 SOW keys for 2 bodies"):
         framed_by_key([b"1", b"2"], [0, 0], parts, [5])

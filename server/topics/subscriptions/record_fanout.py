@@ -309,7 +309,7 @@ class RecordFanout(SubscriberSet):
             start = end
 
     def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
-        """Return the deliveries of every record, if all headers that they write are alike.
+        """Return the deliveries of every record, if bodies are sent verbatim.
 
         See `Topic.plain_deliveries`.
         """
@@ -376,7 +376,7 @@ class RecordFanout(SubscriberSet):
             for delivery, _ in recipients
             if isinstance(delivery, FullRecordDelivery)
             and isinstance(delivery.framer, OutboxRecordFramer)
-            and delivery.framer.is_plain
+            and not delivery.framer.presentation.changes_bodies
         ]
         is_plain = len(plain) == len(recipients) == len({framer.outbox for framer in plain})
         self._plain_framers = plain if is_plain else None

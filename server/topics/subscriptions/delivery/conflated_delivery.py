@@ -73,11 +73,12 @@ class ConflatedDelivery:
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Conflate messages; those without a conflation key are delivered at once."""
-        for body in bodies:
+        for position, body in enumerate(bodies):
+            own = envelope.for_message(position) if envelope.numbers else envelope
             key = self._conflater.conflation_key(
-                self._topic, self._select_permitted(body), envelope.record_sow_key
+                self._topic, self._select_permitted(body), own.record_sow_key
             )
             if key is None:
-                self._delivery.deliver((body,), envelope)
+                self._delivery.deliver((body,), own)
             else:
-                self._conflater.add_message(key, _PendingMessage(body, envelope, self._delivery))
+                self._conflater.add_message(key, _PendingMessage(body, own, self._delivery))

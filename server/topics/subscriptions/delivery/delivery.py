@@ -18,6 +18,7 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.message_batch import MessageBatch
 from server.topics.subscriptions.delivery.outbox import LARGE_BODY
 from server.topics.subscriptions.delivery.presentation import Presentation
+from server.topics.subscriptions.delivery.record_frames import frames
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
 
 if TYPE_CHECKING:
@@ -124,11 +125,6 @@ class DirectDelivery:
         self.header_end = presentation.header_end(sub_ids)
 
     @property
-    def is_plain(self) -> bool:
-        """True if bodies are sent verbatim, and headers have no keys but the envelope's."""
-        return self._present_bodies is None and self._optional_keys is None
-
-    @property
     def has_sow_key(self) -> bool:
         """Always false: the messages have no records."""
         return False
@@ -138,6 +134,9 @@ class DirectDelivery:
         if self._present_bodies is not None:
             bodies = self._present_bodies(bodies)
         header_keys = envelope.header_keys
+        if envelope.numbers and self.presentation.has_bookmark:
+            self._deliver_marked(bodies, envelope)
+            return
         if self._optional_keys is not None:
             header_keys += self._optional_keys(envelope)
         if (
@@ -148,6 +147,17 @@ class DirectDelivery:
             self._deliver_large(bodies[0], header_keys)
             return
         data = framed(bodies, self.header_start, header_keys + self.header_end)
+        self.outbox.write_batch(data, len(bodies))
+
+    def _deliver_marked(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Frame messages with a bookmark each, and write them to the connection's outbox."""
+        header_keys = envelope.header_keys
+        if self.presentation.has_timestamp:
+            header_keys += envelope.timestamp_key
+        publisher, numbers = envelope.bookmark_publisher, envelope.numbers
+        data = frames(
+            self.header_start, (), bodies, header_keys, publisher, numbers, self.header_end
+        )
         self.outbox.write_batch(data, len(bodies))
 
     def _deliver_large(self, body: bytes, keys: bytes) -> None:

@@ -36,11 +36,15 @@ class Envelope:
         lifetimes: likewise, the lifetime, as `expiration`.
         deltas: likewise, whether the message contains only changed fields.
         bookmark: the name of a message in the transaction log, empty for none.
+        numbers: of recorded messages of a batch, the number in the bookmark of each, 0 for none;
+            empty if all have the envelope's.
+        bookmark_publisher: the publisher's identity in these bookmarks.
         header_keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
 
     __slots__ = (
         "bookmark",
+        "bookmark_publisher",
         "correlation_id",
         "correlation_ids",
         "deltas",
@@ -48,6 +52,7 @@ class Envelope:
         "header_keys",
         "is_delta",
         "lifetimes",
+        "numbers",
         "publisher",
         "received_s",
         "sequence",
@@ -83,6 +88,8 @@ class Envelope:
         self.lifetimes: Sequence[int | None] = ()
         self.deltas: Sequence[bool] = ()
         self.bookmark = ""
+        self.numbers: Sequence[int] = ()
+        self.bookmark_publisher = 0
         self.header_keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
             self.header_keys += b',"user_id":' + json_text(publisher.user)
@@ -113,13 +120,32 @@ class Envelope:
         """True if messages have correlation ids, SOW keys or lifetimes of their own."""
         return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
 
+    def recorded_part(self, start: int, end: int, publisher: int, numbers: Sequence[int]) -> Self:
+        """Return this envelope for consecutive recorded messages of the batch.
+
+        Args:
+            start: the position of the first one.
+            end: the position behind the last one.
+            publisher: the publisher's identity in their bookmarks.
+            numbers: see `Envelope.numbers`.
+        """
+        envelope = copy(self)
+        envelope.sequences = envelope.sow_keys = envelope.lifetimes = envelope.deltas = ()
+        envelope.bookmark = ""
+        envelope.correlation_ids = self.correlation_ids[start:end]
+        envelope.bookmark_publisher, envelope.numbers = publisher, numbers
+        return envelope
+
     def for_message(self, position: int) -> Self:
-        """Return this envelope for one message of the batch, which is published by itself."""
+        """Return this envelope for one message of the batch, which is handled by itself."""
         envelope = self
         correlation_ids, sow_keys, lifetimes = self.correlation_ids, self.sow_keys, self.lifetimes
-        if self.has_metadata_columns or self.deltas:
+        if self.has_metadata_columns or self.deltas or self.numbers:
             envelope = copy(self)
             envelope.correlation_ids = envelope.sow_keys = envelope.lifetimes = ()
+            envelope.numbers = ()
+            if self.numbers and (number := self.numbers[position]):
+                envelope.bookmark = f"{self.bookmark_publisher}|{number}|"
             if self.deltas:
                 envelope.is_delta, envelope.deltas = self.deltas[position], ()
             if lifetimes:

@@ -40,6 +40,7 @@ class LoggedEnvelope(Envelope):
         self.correlation_id = self.sow_key = self.expiration = None
         self.is_delta = False
         self.sequence = entry.sequence
+        self.numbers = ()
         self.bookmark = f"{entry.client}|{entry.sequence}|"
         self.header_keys = _origin_key(entry.origin)
         if entry.correlation_id:

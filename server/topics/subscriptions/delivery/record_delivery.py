@@ -225,11 +225,6 @@ class OutboxRecordFramer:
         self.header_end = presentation.header_end(sub_ids)
 
     @property
-    def is_plain(self) -> bool:
-        """True if bodies are sent verbatim, and headers have no optional keys."""
-        return not (self.presentation.changes_bodies or self.presentation.has_optional_keys)
-
-    @property
     def has_sow_key(self) -> bool:
         """True if headers have the SOW keys of records."""
         return self.presentation.has_sow_key

@@ -1,0 +1,102 @@
+"""Messages to several topics that come together are delivered as they are one by one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.support import Core
+from tests.storage.sow.support import topic_spec
+from tests.support.chances import examples
+from tests.support.raw import frame
+
+TOPICS: Final = ("log/a", "log/b", "log/records", "log/kept", "other/a", "other/b", "other/kept")
+RECORDS: Final = tuple(topic for topic in TOPICS if topic.endswith(("records", "kept")))
+SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "all": {"t": ".*"},
+    "stamped": {"t": ".*", "o": "timestamp"},
+    "marked": {"t": ".*", "o": "bookmark"},
+    "both": {"t": ".*", "o": "bookmark,timestamp"},
+    "some marked": {"t": "^(log/[ar]|other/a)", "o": "bookmark,no_sowkey"},
+    "selected": {"t": ".*", "o": "bookmark,select=[-/,+/n]"},
+    "filtered": {"t": ".*", "f": "/n > 2"},
+    "filtered marked": {"t": "^log/", "f": "/n > 2", "o": "bookmark,timestamp"},
+    "asking": {"t": ".*", "f": "BOOKMARK() LIKE '[24680]\\|$'", "o": "bookmark"},
+    "live": {"t": "^log/", "bm": "0", "o": "live"},
+    "focus": {"c": "subscribe", "t": ".*", "f": "/n > 2", "o": "oof,bookmark"},
+    "delta": {"c": "delta_subscribe", "t": ".*", "o": "timestamp"},
+    "conflated": {"t": ".*", "o": "bookmark,timestamp,conflation=100ms,conflation_key=[/id]"},
+    "unmarked conflated": {"t": ".*", "o": "conflation=100ms,conflation_key=[/n]"},
+    "query": {"c": "sow_and_subscribe", "t": "^log/r", "f": "/n < 4", "o": "oof,timestamp"},
+    "query delta": {"c": "sow_and_delta_subscribe", "t": "^", "f": "/n < 4", "o": "oof"},
+    "page": {"c": "sow_and_subscribe", "t": "log/kept", "o": "top_n=2", "orderby": "/n"},
+}
+
+
+def deliveries(
+    connections: Sequence[Sequence[str]],
+    topics: Sequence[str],
+    *,
+    at_once: bool,
+    numbered: bool,
+) -> list[bytes]:
+    """Publish a message to each of these topics, and return what subscribers get."""
+    core = Core()
+    core.keep(*(topic_spec("/id", name=topic) for topic in RECORDS))
+    with tempfile.TemporaryDirectory() as directory:
+        core.record(Path(directory), "^log/")
+        peers = []
+        for number, names in enumerate(connections):
+            peer = core.log_on(f"subscriber-{number}")
+            for name in names:
+                peer.send({"c": "subscribe", "sub_id": name, "cid": name} | SUBSCRIPTIONS[name])
+            peers.append(peer)
+        core.clock.turn()
+        publisher = core.log_on("publisher")
+        frames = []
+        for number, topic in enumerate(topics, 1):
+            header: dict[str, Any] = {"c": "publish", "t": topic}
+            if numbered:
+                header |= {"s": number, "a": "persisted"}
+            value = number * number // 3 % 7
+            body = b'{"id":%d,"n":%d,"pad":"%b"}' % (number % 3, value, b"x" * (number // 6 % 4))
+            frames.append(frame(header, body))
+        for data in [b"".join(frames)] if at_once else frames:
+            publisher.send_bytes(data)
+        core.commit()
+        core.clock.advance(1.5)
+        core.transaction_log.journal.close()
+        return [peer.received for peer in peers]
+
+
+@settings(max_examples=examples(200, 8), deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([*SUBSCRIPTIONS]), max_size=3, unique=True), max_size=4),
+    st.lists(st.sampled_from(TOPICS), min_size=1, max_size=5, unique=True).flatmap(
+        lambda some: st.lists(st.sampled_from(some), min_size=8, max_size=40)
+    ),
+    st.booleans(),
+)
+def test_subscribers_get_the_same_bytes(
+    connections: list[list[str]], topics: list[str], numbered: bool
+) -> None:
+    """Whatever options they have, and over one connection or several."""
+    alone = deliveries(connections, topics, at_once=False, numbered=numbered)
+    assert deliveries(connections, topics, at_once=True, numbered=numbered) == alone
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("name", SUBSCRIPTIONS)
+def test_a_subscription_gets_the_same_bytes(name: str, *, numbered: bool) -> None:
+    """From all topics, from one, alone on its connection or not."""
+    topics = [TOPICS[(number * 3 + number // 5) % len(TOPICS)] for number in range(60)]
+    for connections in ([[name]], [[name], ["all"]], [[name, "stamped"], ["marked"]]):
+        for some in (topics, TOPICS[:2] * 20, RECORDS[:2] * 20, RECORDS[:1] * 20, TOPICS[:1] * 20):
+            alone = deliveries(connections, some, at_once=False, numbered=numbered)
+            assert deliveries(connections, some, at_once=True, numbered=numbered) == alone
