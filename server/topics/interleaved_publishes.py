@@ -30,6 +30,7 @@ from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
     from server.storage.journal.write.blocks import FieldColumn
+    from server.storage.sow.records import RecordChange
     from server.topics.interleaved_delivery import InterleavedDelivery
     from server.topics.journaled_topic import JournaledSowTopic
     from server.topics.sow_registry import DurabilityWait
@@ -78,9 +79,10 @@ class _RecordShare:
 
     Attributes:
         topic: see above.
+        is_put: whether records have been put that are still to be announced.
     """
 
-    __slots__ = ("_drafts", "_positions", "topic")
+    __slots__ = ("_announced", "_changes", "_drafts", "_positions", "_records", "is_put", "topic")
 
     def __init__(
         self, topic: JournaledSowTopic, positions: Sequence[int], drafts: SowRecordBatch
@@ -88,6 +90,10 @@ class _RecordShare:
         self.topic = topic
         self._positions = positions
         self._drafts = drafts
+        self._records = drafts  # those that have been put, to be announced
+        self._changes: Sequence[RecordChange | None] = ()  # see `SowTopic.put_batch`
+        self._announced = 0
+        self.is_put = False
 
     def apply(
         self, start: int, end: int, recorded: _Recorded, envelope: Envelope, *, is_silent: bool
@@ -104,13 +110,45 @@ class _RecordShare:
         Returns:
             The positions of records that cannot be stored, each with the reason.
         """
-        positions, drafts, first = self._positions, self._drafts, recorded.start
-        begin, stop = bisect_left(positions, start), bisect_left(positions, end)
+        begin, stop = bisect_left(self._positions, start), bisect_left(self._positions, end)
         if begin == stop:
             return ()
+        records = self._recorded_part(begin, stop, recorded)
+        problems = self.topic.apply_batch(records, envelope, is_silent=is_silent)
+        return self._failures(begin, problems)
+
+    def put(self, recorded: _Recorded) -> Sequence[tuple[int, RecordStoreError]]:
+        """Put the records of recorded messages, to be announced by `announce_next`.
+
+        Returns:
+            See `apply`.
+        """
+        begin = bisect_left(self._positions, recorded.start)
+        stop = bisect_left(self._positions, recorded.end)
+        self.is_put, self._announced = True, 0
+        self._records = self._recorded_part(begin, stop, recorded)
+        problems, self._changes = self.topic.put_batch(self._records)
+        return self._failures(begin, problems)
+
+    def announce_next(self, count: int, envelope: Envelope) -> None:
+        """Announce the next ones of the records that have been put.
+
+        Args:
+            count: the number of their messages.
+            envelope: the publisher's metadata of the batch.
+        """
+        begin, self._announced = self._announced, self._announced + count
+        if self._changes:
+            self.topic.announce_changes(self._changes[begin : self._announced], envelope)
+        else:
+            self.topic.announce_batch(self._records.part(begin, self._announced), envelope)
+
+    def _recorded_part(self, begin: int, stop: int, recorded: _Recorded) -> SowRecordBatch:
+        """Return the records of some of the messages, which have been recorded."""
+        drafts, first = self._drafts, recorded.start
         time_ns = recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND
-        indexes = [position - first for position in positions[begin:stop]]
-        records = SowRecordBatch(
+        indexes = [position - first for position in self._positions[begin:stop]]
+        return SowRecordBatch(
             drafts.topic,
             drafts.keys[begin:stop],
             drafts.bodies[begin:stop],
@@ -121,8 +159,12 @@ class _RecordShare:
             [recorded.numbers[index] for index in indexes],
             drafts.correlation_ids[begin:stop],
         )
-        problems = self.topic.apply_batch(records, envelope, is_silent=is_silent)
-        return [(positions[begin + index], problem) for index, problem in problems]
+
+    def _failures(
+        self, begin: int, problems: Sequence[tuple[int, RecordStoreError]]
+    ) -> Sequence[tuple[int, RecordStoreError]]:
+        """Return problems by the positions of their messages, the first of which is `begin`."""
+        return [(self._positions[begin + index], problem) for index, problem in problems]
 
 
 class InterleavedPublishes:
@@ -360,7 +402,10 @@ class InterleavedPublishes:
         if recorded is not None:
             self._notify_feeds(recorded)
             for key, share in self._shares.items():
-                if not (self._are_in_order and key in subscribed):
+                if self._are_in_order and key in subscribed:
+                    if share.topic.announces_batches:
+                        failures += share.put(recorded)
+                else:
                     failures += share.apply(
                         recorded.start,
                         recorded.end,
@@ -403,8 +448,11 @@ class InterleavedPublishes:
                 part = delivered.recorded_part(first, last, delivered.bookmark_publisher, numbers)
                 cast("Topic", topic).deliver(bodies[at:end], part)
             elif recorded is not None:
-                own = bisect_left(rows, at), bisect_left(rows, end)
                 share = self._shares[key]
+                if share.is_put:
+                    share.announce_next(end - at, self._log_envelope)
+                    continue
+                own = bisect_left(rows, at), bisect_left(rows, end)
                 failures += share.apply(*own, recorded, self._log_envelope, is_silent=False)
 
     def _delivered_part(self, begin: int, until: int, recorded: _Recorded | None) -> Envelope:

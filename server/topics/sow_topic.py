@@ -12,7 +12,7 @@ from server.message_types.base import BodyError
 from server.storage.journal import EntryTooLargeError, JournalUnavailableError
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.record_batch import SowRecordBatch
-from server.storage.sow.records import to_nanoseconds
+from server.storage.sow.records import RecordChange, to_nanoseconds
 from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
 from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
@@ -23,7 +23,7 @@ from server.topics.transaction_log import DUPLICATE, DuplicateError
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.storage.journal.write.blocks import FieldColumn
-    from server.storage.sow.records import Record, RecordChange
+    from server.storage.sow.records import Record
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import SowRegistry
@@ -231,19 +231,74 @@ class SowTopic(RecordTopic):
         Returns:
             The indexes of the records that cannot be stored, each with the reason.
         """
-        if not self._sow.accepts_batches or self._followers or self.needs_changes:
+        if not self.announces_batches:
             return self.apply_each(map(batch.record_at, range(len(batch.bodies))), envelope)
-        problems: list[tuple[int, RecordStoreError]] = []
-        start, count = 0, len(batch.bodies)
-        while start < count:
-            end, problem = self._sow.table.put_batch(batch, start)
-            if end > start and self._subscriptions and not is_silent:
-                self.announce_batch(batch.part(start, end), envelope)
-            if problem is not None:
-                problems.append((end, problem))
-                end += 1
-            start = end
+        problems, changes = self.put_batch(batch)
+        if self._subscriptions and not is_silent:
+            if changes:
+                self.announce_changes(changes, envelope)
+            else:
+                self.announce_batch(batch, envelope)
         return problems
+
+    @property
+    def announces_batches(self) -> bool:
+        """True if changes may be announced after later ones have been made."""
+        return not (not self._sow.accepts_batches or self._followers or self.needs_current_records)
+
+    def put_batch(
+        self, batch: SowRecordBatch
+    ) -> tuple[Sequence[tuple[int, RecordStoreError]], Sequence[RecordChange | None]]:
+        """Put the records of a batch, without announcing them, if `announces_batches` is true.
+
+        Returns:
+            The indexes of the records that cannot be stored, each with the reason; and the change
+            of each record, None for those, or nothing if `announce_batch` may announce all.
+        """
+        table, count = self._sow.table, len(batch.bodies)
+        changes: list[RecordChange | None] = []
+        try:
+            if self.needs_changes:
+                changes += table.changes_of(batch)
+        except RecordStoreError:
+            return self._put_each(batch)
+        problems: list[tuple[int, RecordStoreError]] = []
+        start = 0
+        while start < count:
+            start, problem = table.put_batch(batch, start)
+            if problem is not None:
+                problems.append((start, problem))
+                changes = changes or [_insertion(batch.record_at(at)) for at in range(count)]
+                _remove_change(changes, batch.keys, start)
+                start += 1
+        return problems, changes
+
+    def _put_each(
+        self, batch: SowRecordBatch
+    ) -> tuple[Sequence[tuple[int, RecordStoreError]], Sequence[RecordChange | None]]:
+        """Put the records of a batch one by one; see `put_batch`."""
+        problems: list[tuple[int, RecordStoreError]] = []
+        changes: list[RecordChange | None] = []
+        for index in range(len(batch.bodies)):
+            try:
+                changes.append(self._sow.apply(batch.record_at(index)))
+            except RecordStoreError as error:
+                problems.append((index, error))
+                changes.append(None)
+        return problems, changes
+
+    def announce_changes(self, changes: Iterable[RecordChange | None], envelope: Envelope) -> None:
+        """Announce changes one by one; see `put_batch`.
+
+        Args:
+            changes: the changes; None for none.
+            envelope: their origin; it has the bookmark of one of them in the end.
+        """
+        for change in changes:
+            if change is not None and change.record is not None:
+                own = envelope.with_correlation_id(change.record.correlation_id)
+                own.bookmark = change.record.bookmark
+                self.announce(change, own, MATCH)
 
     def apply_each(
         self, records: Iterable[Record], envelope: Envelope
@@ -266,9 +321,7 @@ class SowTopic(RecordTopic):
                 problems.append((index, error))
                 continue
             if is_heard:
-                own = envelope.with_correlation_id(record.correlation_id)
-                own.bookmark = record.bookmark
-                self.announce(change, own, MATCH)
+                self.announce_changes((change,), envelope)
         return problems
 
     def _publish_one_by_one(
@@ -345,3 +398,19 @@ class SowTopic(RecordTopic):
     def when_settled(self, then: StoreCallback) -> None:
         """Call back after putting everything published so far on stable storage, or failing to."""
         self._sow_registry.when_settled((self._sow,), then)
+
+
+def _insertion(record: Record) -> RecordChange:
+    """Return the change to a record, for recipients to which the state before does not matter."""
+    return RecordChange(record.key, record.topic, None, record)
+
+
+def _remove_change(changes: list[RecordChange | None], keys: Sequence[int], position: int) -> None:
+    """Remove a change that has not been made; the next one of its record has its state before."""
+    failed = changes[position]
+    changes[position] = None
+    for later in range(position + 1, len(keys)):
+        change = changes[later]
+        if failed is not None and change is not None and keys[later] == keys[position]:
+            changes[later] = change._replace(previous=failed.previous)
+            return

@@ -26,6 +26,8 @@ record, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Del
 A subscription without deltas, without conflation, and without focus tracking of a filter gets the
 same message whatever the state before was. If all are of this kind, the state before is not
 needed, and records that change together are announced together: their frames are made in one call.
+Otherwise the states before are read together, and changes are announced one by one after all of
+them have been made.
 
 Paginated subscriptions get messages about other records as well
 (server/topics/subscriptions/paging/pages.py), and aggregated ones get messages about groups of
@@ -216,8 +218,13 @@ class RecordFanout(SubscriberSet):
     def needs_changes(self) -> bool:
         """True if some subscription needs changes (`announce`), and not only new states."""
         return bool(
-            self._comparing_count or self._pages or self._aggregates or self._filters.needs_context
+            self._comparing_count or self.needs_current_records or self._filters.needs_context
         )
+
+    @property
+    def needs_current_records(self) -> bool:
+        """True if a change has to be announced before the next one: for pages and groups."""
+        return bool(self._pages or self._aggregates)
 
     def _predecessor_of(self, subscription: Subscription) -> AggregateSubscription | None:
         """Return the live aggregated subscription that `subscription` is about to replace."""
