@@ -10,6 +10,7 @@ Source: AMPS User Guide, On Message Condition Timeout; On Message State Change.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,8 @@ class OnTrackedRecords(OnRecords):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._duration_s = fixed_interval_s(options.get("Duration") or "0s")
-        self._tracked: dict[tuple[str, str], _TrackedRecord] = {}  # by topic and key, oldest first
+        # By topic and key, oldest first; a plain dict would scan all entries removed before.
+        self._tracked: OrderedDict[tuple[str, str], _TrackedRecord] = OrderedDict()
         self._timed_out_keys: set[tuple[str, str]] = set()
         self._cancel_timer: Callable[[], None] | None = None
 

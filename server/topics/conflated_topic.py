@@ -9,6 +9,7 @@ Source: AMPS User Guide, Conflated Topics.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -109,7 +110,8 @@ class ConflatedTopic:
         self._enrichment: Final = (
             EnrichmentStage(fields, message_type, functions) if fields else None
         )
-        self._pending: dict[str, _PendingCopy] = {}
+        # Emptied from the front, where a plain dict would scan all entries removed before.
+        self._pending: OrderedDict[str, _PendingCopy] = OrderedDict()
         self._is_populated = True  # unless it is being populated beside traffic
         self.changes = 0
         self.copies = 0

@@ -16,6 +16,7 @@ Sources: AMPS User Guide, Conflated Subscriptions; Slow Client Management and Ca
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -113,7 +114,8 @@ class Conflater:
         self._is_behind = is_behind
         self._flush = flush
         self._charge_memory = charge_memory
-        self._pending: dict[FocusKey, tuple[float, ConflatedMessage]] = {}
+        # Released from the front, where a plain dict would scan all entries released before.
+        self._pending: OrderedDict[FocusKey, tuple[float, ConflatedMessage]] = OrderedDict()
         self._cancel_timer: Callable[[], None] | None = None
         self._is_releasing = False
         self._queue_task: Callable[[EngineTask], None] | None = None
@@ -194,7 +196,8 @@ class Conflater:
         for _ in range(limit):
             if not self._pending:
                 return False
-            key, (due_s, _) = next(iter(self._pending.items()))
+            key = next(iter(self._pending))
+            due_s, _ = self._pending[key]
             if due_s > now:
                 self._cancel_timer = self._clock.call_later(due_s - now, self._deliver_due)
                 return False
