@@ -265,3 +265,34 @@ def test_all_subscriptions_are_told_the_same(more: dict[str, Any], *, journaled:
     check_told(setting, [[name] for name in SUBSCRIPTIONS])
     told = check_told(setting, [[name, "one"] for name in SUBSCRIPTIONS if name != "one"])
     assert all(b'"c":"p"' in one for one in told)
+
+
+def publish_to_lost_records(together: int) -> tuple[bytes, list[tuple[int, str]]]:
+    """Publish to records whose file has been emptied; return messages, and reasons of refusals."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        core, disk = Core(), Disk(directory)
+        stack.callback(disk.close)
+        store, _ = disk.open(slab_size=1 << 16, topic="orders")
+        stack.callback(store.close)
+        core.keep(topic_spec("/id"), store=store)
+        peer, publisher = core.log_on("subscriber"), core.log_on("publisher")
+        peer.send({"t": "orders", "sub_id": "s", "cid": "s"} | SUBSCRIPTIONS["delta"])
+        frames = [
+            frame({"c": "publish", "t": "orders", "a": "processed", "s": number}, body)
+            for number, body in enumerate(PUBLISHED * 2, 1)
+        ]
+        publisher.send_bytes(b"".join(frames[: len(PUBLISHED)]))
+        (directory / "t.sow").write_bytes(b"")
+        for start in range(len(PUBLISHED), len(frames), together):
+            publisher.send_bytes(b"".join(frames[start : start + together]))
+        acks = [ack for ack, _ in publisher.take_frames()]
+        return peer.received, [(ack["s"], ack["reason"]) for ack in acks if "reason" in ack]
+
+
+def test_publishes_to_records_that_cannot_be_read_are_refused() -> None:
+    """For each by itself, whether they come together or alone."""
+    told, refusals = alone = publish_to_lost_records(1)
+    assert publish_to_lost_records(len(PUBLISHED)) == alone
+    assert told.count(b'"c":"p"') == len(PUBLISHED)
+    assert refusals == [(number, "not stored") for number in range(21, 41)]
