@@ -129,6 +129,7 @@ def test_a_message_meets_the_record_of_its_key_alone(tmp_path: Path) -> None:
                 delete = {"c": "sow_delete", "cid": "d", "t": topic, "a": "stats"}
                 assert peer.ask(delete, b'{"k":8}')["records_deleted"] == 0
                 assert peer.ask(delete, b'{"k":103}')["records_deleted"] == 1
+                publish(peer, topic)  # waits until the deletion is persisted
             assert records(server, topic) == expected, topic
     for _ in range(2):
         with running_server(tmp_path, elements=OTHER.format(key="/k")) as server:
@@ -204,7 +205,7 @@ def test_a_deletion_under_a_former_key_deletes_no_record_that_has_it_later(
         running_server(tmp_path, elements=elements("/k")) as server,
         server.log_on("publisher") as peer,
     ):
-        peer.ask({"c": "sow_delete", "cid": "d", "t": "t", "a": "completed"}, b'{"k":8}')
+        peer.ask({"c": "sow_delete", "cid": "d", "t": "t", "a": "persisted"}, b'{"k":8}')
         assert query(peer, "t").messages == [kept]
     for key in ("/id", "/id", "/v", "/id"):
         with running_server(tmp_path, elements=elements(key)) as server, server.log_on("r") as peer:
