@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from server.message_types.base import BodyError
 from server.storage.journal import EntryTooLargeError, JournalUnavailableError
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.record_batch import SowRecordBatch
+from server.storage.sow.record_batch import SowRecordBatch, changes_of
 from server.storage.sow.records import RecordChange, to_nanoseconds
 from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
 from server.topics.refused_sequences import RefusedSequenceError
@@ -259,7 +259,7 @@ class SowTopic(RecordTopic):
         changes: list[RecordChange | None] = []
         try:
             if self.needs_changes:
-                changes += table.changes_of(batch)
+                changes += changes_of(batch, table.store)
         except RecordStoreError:
             return self._put_each(batch)
         problems: list[tuple[int, RecordStoreError]] = []

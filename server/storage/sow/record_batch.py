@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from server.storage.journal.write.blocks import FieldColumn, each, map_column, of_one, part_of
-from server.storage.sow.records import Record
+from server.storage.sow.records import Record, RecordChange
+
+if TYPE_CHECKING:
+    from server.storage.sow.store import RecordStore
 
 
 def expiry_times(lifetimes: FieldColumn, now: int) -> FieldColumn:
@@ -119,3 +122,20 @@ class SowRecordBatch(NamedTuple):
             self.correlation_ids[position] if self.correlation_ids else "",
             self.bookmark_at(position),
         )
+
+
+def changes_of(batch: SowRecordBatch, store: RecordStore) -> list[RecordChange]:
+    """Return the changes that a batch makes if it is put into a store without a history.
+
+    Raises:
+        RecordStoreError: an earlier state cannot be read.
+    """
+    rows = {key: store.find_row(str(key)) for key in batch.keys}
+    known = {key: row for key, row in rows.items() if row is not None}
+    states = dict(zip(known, store.read_records([*known.values()]), strict=True))
+    changes: list[RecordChange] = []
+    for position, key in enumerate(batch.keys):
+        record = batch.record_at(position)
+        changes.append(RecordChange(record.key, record.topic, states.get(key), record))
+        states[key] = record
+    return changes

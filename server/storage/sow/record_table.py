@@ -302,23 +302,6 @@ class RecordTable:
                 self._expiry.set(row, expiry)
         return result.end, result.problem
 
-    def changes_of(self, batch: SowRecordBatch) -> list[RecordChange]:
-        """Return the changes that a batch makes if it is put, without a history.
-
-        Raises:
-            RecordStoreError: an earlier state cannot be read.
-        """
-        store = self.store
-        rows = {key: store.find_row(str(key)) for key in batch.keys}
-        known = {key: row for key, row in rows.items() if row is not None}
-        states = dict(zip(known, store.read_records([*known.values()]), strict=True))
-        changes: list[RecordChange] = []
-        for position, key in enumerate(batch.keys):
-            record = batch.record_at(position)
-            changes.append(RecordChange(record.key, record.topic, states.get(key), record))
-            states[key] = record
-        return changes
-
     def _previous_records(self, batch: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
         """Return the records that a batch replaces, with their rows."""
         store = self.store
