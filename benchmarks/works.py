@@ -46,7 +46,10 @@ _FIVE: Final = ("-filter", "five", "-sel", "0.01")
 _ALONE: Final = ("-subs", "0")
 _PERSISTED: Final = (*_ALONE, "-ack", "persisted")
 MIXED: Final = ("-topics", "100", "-mixed", "1")
-"""Mixed traffic: each message to one of 100 topics, with a quarter to 1.75 times the size."""
+"""Mixed traffic: each message to one of 100 topics, with a quarter to 1.75 times the size.
+
+With `-headers 1`, headers have their keys in two orders, and some a correlation id or a lifetime.
+"""
 _MIXED_20: Final = ("-topics", "20", "-mixed", "1")
 
 
@@ -129,6 +132,12 @@ WORKS: Final[Mapping[str, Work]] = {
             (*_PERSISTED, *MIXED),
             _HALF_LOG,
         ),
+        Work(
+            "headers-mixed",
+            "in the log, persisted acks, headers vary, 20 topics, 256 B, mixed",
+            (*_PERSISTED, *_MIXED_20, "-headers", "1"),
+            _LOG,
+        ),
         Work("log", "in the log, persisted acks, 256 B", _PERSISTED, _LOG),
         Work("log-1k", "in the log, persisted acks, 1 KB", _PERSISTED, _LOG, 1024),
         Work("records", "records in a file, 256 B", _ALONE, _RECORDS),
@@ -151,6 +160,18 @@ WORKS: Final[Mapping[str, Work]] = {
             "records-log-mixed",
             "records and log, persisted acks, 20 topics, 256 B, mixed",
             (*_PERSISTED, *_MIXED_20),
+            _MIXED_RECORDS + _LOG,
+        ),
+        Work(
+            "records-headers-mixed",
+            "records and log, persisted acks, headers vary, 20 topics, 256 B, mixed",
+            (*_PERSISTED, *_MIXED_20, "-headers", "1"),
+            _MIXED_RECORDS + _LOG,
+        ),
+        Work(
+            "deltas-mixed",
+            "deltas of records, in the log, persisted acks, 20 topics, 256 B, mixed",
+            (*_PERSISTED, *_MIXED_20, "-cmd", "delta_publish"),
             _MIXED_RECORDS + _LOG,
         ),
     )
