@@ -48,9 +48,8 @@ class HeaderColumns(NamedTuple):
 
     def part(self, start: int, end: int) -> HeaderColumns:
         """Return the values of consecutive messages, `start` to before `end`."""
-        if not self.has_metadata:
-            return HeaderColumns(self.sequences[start:end])
-        return HeaderColumns(*(column[start:end] for column in self))
+        sequences, *metadata = (column[start:end] for column in self)
+        return HeaderColumns(sequences, *(column if any(column) else () for column in metadata))
 
 
 class FrameBatch(NamedTuple):

@@ -39,7 +39,7 @@ def split_known(
     int | Sequence[int],
     int,
 ]:
-    """Split off whole, consecutive frames whose headers have known shapes.
+    """Split off whole, consecutive frames with headers of known shapes.
 
     Args:
         chunk: bytes of the stream.
@@ -49,6 +49,6 @@ def split_known(
 
     Returns:
         The headers; the bodies; the values, see `HeaderColumns`; the index of the shape of each
-        header, or the one that all have; and where the next frame begins, whose header is unknown,
-        or which is incomplete or too large.
+        header, or the one that all have; and where the next frame begins, which has an unknown
+        header, is incomplete or too large.
     """

@@ -8,11 +8,14 @@ one before it, which suffices for streams to one topic; otherwise its shape is f
 its header. The result is the chunk read, the slices of bodies, headers and values in it, and a
 number for the shape of each header.
 
+Only plain values are set apart: texts without escapes, of at most 512 characters, and numbers as
+JSON has them. Two headers of one shape differ by such values alone, so they mean the same otherwise,
+and both are well-formed if one is. A key is found by its quotes, `,"x":"`, which no JSON string
+contains without escapes.
+
 A header ends with the first closing brace outside of these values. So a header with a brace in
 another string seems to end there, and is never known; such frames are left to `FrameReader`, like
-all whose headers are unknown. A value counts as such if it is a plain text or number, without
-escapes: headers with other values of this kind have the same meaning in all other respects, and are
-well-formed if one of them is. No JSON text contains unescaped quotes like those of the keys.
+all frames with unknown headers.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -33,6 +36,7 @@ cdef enum:
     END = 4              # in place of a value: the end of the header
     MAX_SEQUENCE_DIGITS = 18
     MAX_LIFETIME_DIGITS = 9
+    MAX_TEXT = 512       # longer texts are left to the checks of unknown headers
     MIN_SLOTS = 64       # a power of 2
 
 
@@ -98,7 +102,7 @@ cdef class HeaderShapes:
         cdef Outline outline
         cdef const char *base = PyBytes_AS_STRING(header)
         cdef const char *end = base + PyBytes_GET_SIZE(header)
-        cdef Py_ssize_t index = len(self.texts), number = 0
+        cdef Py_ssize_t index = len(self.texts), number = 0, capacity
         cdef Shape *known
         cdef bytes text = b""
         if not read_outline(base, base, end, &outline) or outline.end != end:
@@ -107,11 +111,11 @@ cdef class HeaderShapes:
         if found >= 0:
             return found
         if index == self.capacity:
-            self.capacity = max(MIN_SLOTS, 2 * self.capacity)
-            known = <Shape *> PyMem_Realloc(self.known, self.capacity * sizeof(Shape))
+            capacity = max(MIN_SLOTS, 2 * self.capacity)
+            known = <Shape *> PyMem_Realloc(self.known, capacity * sizeof(Shape))
             if known == NULL:
                 raise MemoryError
-            self.known = known
+            self.known, self.capacity = known, capacity
         while True:
             text += PyBytes_FromStringAndSize(
                 outline.starts[number], outline.shape.parts[number].size
@@ -130,12 +134,11 @@ cdef class HeaderShapes:
 
     cdef int _make_slots(self, Py_ssize_t count) except -1:
         cdef Py_ssize_t index
-        PyMem_Free(self.slots)
-        self.slot_count = 0
-        self.slots = <int32_t *> PyMem_Calloc(count, sizeof(int32_t))
-        if self.slots == NULL:
+        cdef int32_t *slots = <int32_t *> PyMem_Calloc(count, sizeof(int32_t))
+        if slots == NULL:
             raise MemoryError
-        self.slot_count = count
+        PyMem_Free(self.slots)
+        self.slots, self.slot_count = slots, count
         for index in range(count):
             self.slots[index] = -1
         for index in range(len(self.texts)):
@@ -159,6 +162,7 @@ cdef class HeaderShapes:
 
 
 cdef bint has_shape(const Outline *outline, const Shape *known) noexcept nogil:
+    """Return whether an outline has a known shape."""
     cdef const char *text = known.text
     cdef const Part *part
     cdef int number = 0
@@ -222,6 +226,7 @@ cdef bint read_outline(
 cdef inline void add_part(
     Outline *outline, int number, const char *start, const char *end, int value
 ) noexcept nogil:
+    """Add the bytes from `start` to before `end`, which a value follows, to an outline."""
     outline.starts[number] = start
     outline.shape.parts[number].size = end - start
     outline.shape.parts[number].value = value
@@ -229,7 +234,7 @@ cdef inline void add_part(
 
 
 cdef inline int value_of_key(const char *at, const char *end) noexcept nogil:
-    """Return the value whose key is behind a comma or the opening brace; END if it is none."""
+    """Return the value with the key behind a comma or the opening brace; END if it is none."""
     if end - at <= KEY or at[1] != c'"' or at[3] != c'"' or at[4] != c':':
         return END
     if at[2] == c's':
@@ -249,7 +254,7 @@ cdef inline const char *end_of_value(int value, const char *at, const char *end)
     if value == CORRELATION_ID or value == SOW_KEY:
         while at < end and c' ' <= at[0] <= c'~' and at[0] != c'"' and at[0] != c'\\':
             at += 1
-        return at if start < at < end and at[0] == c'"' else NULL
+        return at if start < at < end and at[0] == c'"' and at - start <= MAX_TEXT else NULL
     while at < end and c'0' <= at[0] <= c'9':
         at += 1
     if at == start or at == end or (at[0] != c',' and at[0] != c'}'):
@@ -354,6 +359,7 @@ cdef inline Py_ssize_t length_at(const uint8_t *at) noexcept nogil:
 
 
 cdef inline uint64_t mix(const char *at, Py_ssize_t size, uint64_t hashed) noexcept nogil:
+    """Return a hash of bytes and of those before them."""
     cdef uint64_t part
     while size > 0:
         part = 0

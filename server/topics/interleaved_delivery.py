@@ -123,7 +123,9 @@ class InterleavedDelivery:
         if len(rows) < len(keys):
             keys, bodies = [keys[row] for row in rows], [bodies[row] for row in rows]
         own_topics = [topics[key] for key in keys]
-        own_topics[0].deliver_filtered(bodies, envelope, own_topics)
+        # Topics with subscriptions that need bookmarks are not among these:
+        common = envelope.recorded_part(0, 0, 0, ())
+        own_topics[0].deliver_filtered(bodies, common, own_topics)
 
     def _prepare(self, topics: Sequence[Topic | SowTopic], distinct_keys: Sequence[int]) -> bool:
         shared: Sequence[Subscription] = ()  # those with filters, of all topics that have any

@@ -264,7 +264,7 @@ class InterleavedPublishes:
             return False
         self._envelope = self._log_envelope = envelope
         if logged and len(self._log_rows) < len(self._keys):
-            self._log_envelope = envelope.select(self._log_rows)
+            self._log_envelope = envelope.part(self._log_rows)
         if logged and not next(iter(logged)).journal.is_batchable(self._log_envelope):
             return False
         self._expirations = lifetimes_of(self._log_envelope)
@@ -293,7 +293,7 @@ class InterleavedPublishes:
             return True
         topics = [self._topics[key] for key in self._distinct_keys]
         if envelope.sow_keys and not all(isinstance(topic, SowTopic) for topic in topics):
-            return False  # the log has them; topics with records that are stored as they are do not
+            return False  # entries of topics without records have them
         return all(topic.accepts_metadata for topic in topics)
 
     def _draft_records(self) -> bool:
@@ -306,7 +306,7 @@ class InterleavedPublishes:
             topic = self._logged[key]
             if topic.table is None:
                 continue
-            envelope = _part_of(self._log_envelope, positions)
+            envelope = self._log_envelope.part(positions)
             records = topic.draft_publishes([bodies[position] for position in positions], envelope)
             if records is None:
                 return False
@@ -335,7 +335,7 @@ class InterleavedPublishes:
         with cleaning_paused([share.topic.table.store for share in self._shares.values()]):
             if self._logged:
                 done = self._publish_logged(delivery, refusals)
-            is_refused = bool(refusals) and not isinstance(self._kinds, int)
+            is_refused = bool(refusals) and bool(self._log_envelope.deltas)
             if done < end and not is_refused:
                 self._apply(done, end, None, delivery, refusals)
         for share in self._shares.values():
@@ -384,7 +384,7 @@ class InterleavedPublishes:
                 refusals.append(refused._replace(position=until))
                 end, until = end + 1, until + 1
             start, reached = end, until
-            if done.problem is not None and not isinstance(self._kinds, int):
+            if done.problem is not None and bool(self._log_envelope.deltas):
                 break
         return reached
 
@@ -396,7 +396,7 @@ class InterleavedPublishes:
         delivery: InterleavedDelivery,
         refusals: list[MessageRefusal],
     ) -> None:
-        """Apply and deliver a range of the batch, of whose messages some have been recorded."""
+        """Apply and deliver a range of the batch, in which some messages have been recorded."""
         failures: list[tuple[int, RecordStoreError]] = []
         subscribed, delivered = self._subscribed_keys, self._delivered_part(begin, until, recorded)
         if recorded is not None:
@@ -476,7 +476,7 @@ class InterleavedPublishes:
         delivery: InterleavedDelivery,
         delivered: Envelope,
     ) -> None:
-        """Deliver a range of the batch, whose records have been put, to all its recipients."""
+        """Deliver a range of the batch to all its recipients; its records have been put."""
         rows, keys = self._log_rows, [*self._keys[begin:until]]
         for position, _ in failures:
             keys[rows[position] - begin] = _NO_TOPIC
@@ -499,7 +499,7 @@ class InterleavedPublishes:
 
     @property
     def _keys_in_order(self) -> Collection[int]:
-        """The keys of topics whose messages are applied in the order of all of them."""
+        """The keys of topics that apply their messages in the order of the whole batch."""
         return self._subscribed_keys if self._are_in_order else ()
 
     def _publish_unlogged_records(self, refusals: list[MessageRefusal]) -> None:
@@ -567,12 +567,5 @@ def _publish_rows(
     topic: PlainTarget, rows: Sequence[int], bodies: Sequence[bytes], envelope: Envelope
 ) -> Iterator[MessageRefusal]:
     """Publish some messages of a batch, and yield those that are refused."""
-    for refusal in topic.publish([bodies[row] for row in rows], _part_of(envelope, rows)):
+    for refusal in topic.publish([bodies[row] for row in rows], envelope.part(rows)):
         yield refusal._replace(position=rows[refusal.position])
-
-
-def _part_of(envelope: Envelope, positions: Sequence[int]) -> Envelope:
-    """Return the envelope for some messages, in which only their sequence numbers may be left."""
-    if envelope.has_metadata_columns or envelope.deltas:
-        return envelope.select(positions)
-    return envelope

@@ -338,7 +338,7 @@ class JournaledSowTopic(SowTopic):
         with cleaning_paused([self._sow.table.store]):
             done = self._record_and_apply(drafts, envelope, refusals)
         if done < len(bodies):  # drafts behind a refused message may rely on it
-            rest = envelope.select(range(done, len(bodies)))
+            rest = envelope.part(range(done, len(bodies)))
             refusals += (
                 refusal._replace(position=done + refusal.position)
                 for refusal in self._publish_one_by_one(bodies[done:], rest)
@@ -379,7 +379,7 @@ class JournaledSowTopic(SowTopic):
             if done.problem is not None:
                 refusals.append(self.refuse_message(end, done.problem, envelope))
                 end += 1
-                if kinds != JournalEntryKind.PUBLISH:
+                if envelope.has_deltas:
                     return end
             start = end
         return start

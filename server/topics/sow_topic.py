@@ -88,7 +88,7 @@ class RecordTopic(RecordFanout):
 
     @property
     def accepts_metadata(self) -> bool:
-        """True if messages of a batch may have correlation ids and lifetimes of their own."""
+        """True if messages of a batch may have correlation ids, SOW keys and lifetimes."""
         return False
 
     def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
@@ -119,8 +119,8 @@ class DerivedTopic(RecordTopic):
 class SowTopic(RecordTopic):
     """A topic that stores the messages published to it as records.
 
-    Plain messages that arrive together become records together (`record_batch.py`). Recipients that
-    need a record's previous state are still notified of one change after the other.
+    Messages that arrive together become records together (`record_batch.py`), unless they are
+    enriched, have a history or need keys of another kind.
 
     Args:
         sow: the records.
@@ -193,9 +193,9 @@ class SowTopic(RecordTopic):
         Returns:
             None if they need to be published one by one.
         """
-        deltas = envelope.deltas or [envelope.is_delta] * len(bodies)
-        if not any(deltas):
+        if not envelope.has_deltas:
             return bodies
+        deltas = envelope.deltas or [envelope.is_delta] * len(bodies)
         sow, correlation_ids = self._sow, envelope.correlation_ids
         try:
             merged = sow.merge_batch(self.name, keys, bodies, deltas, correlation_ids)

@@ -161,7 +161,7 @@ class Topic(SubscriberSet):
 
     @property
     def accepts_metadata(self) -> bool:
-        """True if messages of a batch may have correlation ids and lifetimes of their own."""
+        """True if messages of a batch may have correlation ids, SOW keys and lifetimes."""
         return False
 
     def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:

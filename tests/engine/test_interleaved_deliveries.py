@@ -27,6 +27,8 @@ SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "selected": {"t": ".*", "o": "bookmark,select=[-/,+/n]"},
     "filtered": {"t": ".*", "f": "/n > 2"},
     "filtered marked": {"t": "^log/", "f": "/n > 2", "o": "bookmark,timestamp"},
+    "filtered others": {"t": "^other/", "f": "/n > 2", "o": "bookmark"},
+    "conflated others": {"t": "^other/", "f": "/n > 1", "o": "bookmark,conflation=100ms"},
     "asking": {"t": ".*", "f": "BOOKMARK() LIKE '[24680]\\|$'", "o": "bookmark"},
     "live": {"t": "^log/", "bm": "0", "o": "live"},
     "focus": {"c": "subscribe", "t": ".*", "f": "/n > 2", "o": "oof,bookmark"},
@@ -45,6 +47,7 @@ def deliveries(
     *,
     at_once: bool,
     numbered: bool,
+    has_values: bool,
 ) -> list[bytes]:
     """Publish a message to each of these topics, and return what subscribers get."""
     core = Core()
@@ -61,7 +64,10 @@ def deliveries(
         publisher = core.log_on("publisher")
         frames = []
         for number, topic in enumerate(topics, 1):
-            header: dict[str, Any] = {"c": "publish", "t": topic}
+            command = "delta_publish" if has_values and number % 3 == 0 else "publish"
+            header: dict[str, Any] = {"c": command, "t": topic}
+            if has_values and number % 4 > 1:
+                header |= {"x": f"id-{number}", "k": str(number), "e": 60}
             if numbered:
                 header |= {"s": number, "a": "persisted"}
             value = number * number // 3 % 7
@@ -81,22 +87,25 @@ def deliveries(
     st.lists(st.sampled_from(TOPICS), min_size=1, max_size=5, unique=True).flatmap(
         lambda some: st.lists(st.sampled_from(some), min_size=8, max_size=40)
     ),
-    st.booleans(),
+    st.fixed_dictionaries({"numbered": st.booleans(), "has_values": st.booleans()}),
 )
 def test_subscribers_get_the_same_bytes(
-    connections: list[list[str]], topics: list[str], numbered: bool
+    connections: list[list[str]], topics: list[str], headers: dict[str, bool]
 ) -> None:
     """Whatever options they have, and over one connection or several."""
-    alone = deliveries(connections, topics, at_once=False, numbered=numbered)
-    assert deliveries(connections, topics, at_once=True, numbered=numbered) == alone
+    alone = deliveries(connections, topics, at_once=False, **headers)
+    assert deliveries(connections, topics, at_once=True, **headers) == alone
 
 
-@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize(
+    "headers", [{"numbered": False, "has_values": False}, {"numbered": True, "has_values": True}]
+)
 @pytest.mark.parametrize("name", SUBSCRIPTIONS)
-def test_a_subscription_gets_the_same_bytes(name: str, *, numbered: bool) -> None:
+def test_a_subscription_gets_the_same_bytes(name: str, headers: dict[str, bool]) -> None:
     """From all topics, from one, alone on its connection or not."""
     topics = [TOPICS[(number * 3 + number // 5) % len(TOPICS)] for number in range(60)]
     for connections in ([[name]], [[name], ["all"]], [[name, "stamped"], ["marked"]]):
-        for some in (topics, TOPICS[:2] * 20, RECORDS[:2] * 20, RECORDS[:1] * 20, TOPICS[:1] * 20):
-            alone = deliveries(connections, some, at_once=False, numbered=numbered)
-            assert deliveries(connections, some, at_once=True, numbered=numbered) == alone
+        mixed = (topics, TOPICS[:2] * 20, RECORDS[:2] * 20, RECORDS[:1] * 20, TOPICS[:1] * 20)
+        for some in (*mixed, (TOPICS[0], TOPICS[4]) * 20, (TOPICS[3], TOPICS[5]) * 20):
+            alone = deliveries(connections, some, at_once=False, **headers)
+            assert deliveries(connections, some, at_once=True, **headers) == alone

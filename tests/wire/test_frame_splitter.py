@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -97,9 +96,8 @@ def test_headers_of_one_shape_differ_by_plain_values_only(
     found, *values = table.find(header)
     assert found == key
     if key >= 0:
-        decoded = json.loads(header.replace(b":00,", b":0,"))
-        for name, value in zip("sxke", values, strict=True):
-            assert not value or value.decode() == str(decoded[name])
+        for name, value in zip((b"s", b"x", b"k", b"e"), values, strict=True):
+            assert not value or re.search(rb'"%b":"?%b["},]' % (name, re.escape(value)), header)
         if table.find(other)[0] == key:
             assert VALUE.sub(b"", header) == VALUE.sub(b"", other)
 
@@ -113,6 +111,8 @@ def test_headers_of_one_shape_differ_by_plain_values_only(
         (b'{"s":1234567890123456789}', (b"", b"", b"", b"")),
         (b'{"x":"\\u0041","e":1234567890}', (b"", b"", b"", b"")),
         (b'{"x":"\xc3\xa9","k":7,"e":"1","s":1.5}', (b"", b"", b"", b"")),
+        (b'{"x":"%b","s":5}' % (b"i" * 512), (b"5", b"i" * 512, b"", b"")),
+        (b'{"x":"%b","s":5}' % (b"i" * 513), (b"5", b"", b"", b"")),
         (b'{"o":"x","t":",","s":5}', (b"5", b"", b"", b"")),
     ],
 )

@@ -178,7 +178,7 @@ class PublishBatcher:
         if not publishes.is_logged:
             sequences = list(sequences)  # as in `publish`
         envelope = self._make_envelope(values, is_recorded=publishes.is_logged)
-        delta_keys = [key for key in distinct_keys if cache.headers[key].is_delta]
+        delta_keys = {key for key in distinct_keys if cache.headers[key].is_delta}
         if delta_keys:
             envelope = copy(envelope)  # others of the slice have none
             envelope.deltas = [key in delta_keys for key in keys]

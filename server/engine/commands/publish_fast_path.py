@@ -45,7 +45,7 @@ class PublishHeader:
             are none.
         conflates_acks: whether these are conflated instead, see `PersistedAcks`.
         uses_sequences: whether the numbers of messages are used.
-        interleave_key: the same object for headers whose messages may be in one batch; None if
+        interleave_key: the same object for headers of messages that may be in one batch; None if
             they are to be in batches of their own.
     """
 

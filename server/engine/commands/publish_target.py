@@ -15,7 +15,6 @@ Source: AMPS User Guide, Content Filtered Entitlements.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -70,7 +69,7 @@ class PublishTarget(Protocol):
 
     @property
     def accepts_metadata(self) -> bool:
-        """True if messages of a batch may have correlation ids and lifetimes of their own."""
+        """True if messages of a batch may have metadata of their own."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Publish messages. See `Topic.publish`."""
@@ -174,9 +173,8 @@ class FilteredTopic:
         self, bodies: Sequence[bytes], envelope: Envelope, start: int, end: int
     ) -> Iterator[MessageRefusal]:
         if start < end:
-            some = copy(envelope)
-            some.sequences = envelope.sequences[start:end]
-            for refusal in self.topic.publish(bodies[start:end], some):
+            part = envelope.part(range(start, end))
+            for refusal in self.topic.publish(bodies[start:end], part):
                 yield refusal._replace(position=refusal.position + start)
 
 

@@ -1,7 +1,7 @@
 """Batches: messages that become records together; shared values are stored once, others in columns.
 
-Such messages are plain: a record is the message's own body under a key that is a number, whatever
-the earlier record was.
+Such records have keys that are numbers, and the bodies of messages as they are, or deltas merged
+with the records before them (`SowTopicRecords.merge_batch`).
 """
 
 from __future__ import annotations

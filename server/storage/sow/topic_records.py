@@ -273,7 +273,7 @@ class SowTopicRecords:
             record, or cannot be merged.
         """
         can_merge = self._type.capabilities.delta
-        states: dict[int, tuple[bytes, str]] = {}  # of records after the messages so far
+        states: dict[int, tuple[bytes | None, str]] = {}  # of records after the messages so far
         merged: list[bytes] = []
         for position, (key, body, is_delta) in enumerate(zip(keys, bodies, deltas, strict=True)):
             correlation_id = correlation_ids[position] if correlation_ids else ""
@@ -282,7 +282,7 @@ class SowTopicRecords:
                 stored, kept_id = states.get(key) or self._state_of(topic, key)
                 if kept_id and not correlation_id:
                     return None
-                if stored and can_merge:
+                if stored is not None and can_merge:
                     try:
                         own = self._merge_delta(stored, body)
                     except BodyError:
@@ -291,10 +291,10 @@ class SowTopicRecords:
             merged.append(own)
         return merged
 
-    def _state_of(self, topic: str, key: int) -> tuple[bytes, str]:
-        """Return the body and the correlation id of a record, empty if there is none."""
+    def _state_of(self, topic: str, key: int) -> tuple[bytes | None, str]:
+        """Return the body and the correlation id of a record; no body if there is none."""
         record = self.table.get(self.table.make_identity(str(key), topic))
-        return (b"", "") if record is None else (record.body, record.correlation_id)
+        return (None, "") if record is None else (record.body, record.correlation_id)
 
     def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
         """Return the SOW keys of messages that it stores as they are, as numbers.

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from copy import copy
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from amperage.wire.header import json_text
 from server.expressions.message_context import MessageContext
 
 if TYPE_CHECKING:
     from server.topics.subscriptions.client import ClientIdentity
+
+_Value = TypeVar("_Value")
 
 
 class Envelope:
@@ -120,6 +122,22 @@ class Envelope:
         """True if messages have correlation ids, SOW keys or lifetimes of their own."""
         return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
 
+    @property
+    def has_deltas(self) -> bool:
+        """True if messages contain only changed fields, all of them or some."""
+        return self.is_delta or bool(self.deltas)
+
+    def part(self, positions: Sequence[int]) -> Self:
+        """Return this envelope for some messages of the batch, at these positions in it."""
+        envelope = copy(self)
+        envelope.sequences = _values_at(self.sequences, positions)
+        envelope.correlation_ids = _values_at(self.correlation_ids, positions)
+        envelope.sow_keys = _values_at(self.sow_keys, positions)
+        envelope.lifetimes = _values_at(self.lifetimes, positions)
+        envelope.deltas = _values_at(self.deltas, positions)
+        envelope.numbers = _values_at(self.numbers, positions)
+        return envelope
+
     def recorded_part(self, start: int, end: int, publisher: int, numbers: Sequence[int]) -> Self:
         """Return this envelope for consecutive recorded messages of the batch.
 
@@ -129,10 +147,8 @@ class Envelope:
             publisher: the publisher's identity in their bookmarks.
             numbers: see `Envelope.numbers`.
         """
-        envelope = copy(self)
-        envelope.sequences = envelope.sow_keys = envelope.lifetimes = envelope.deltas = ()
+        envelope = self.part(range(start, end))
         envelope.bookmark = ""
-        envelope.correlation_ids = self.correlation_ids[start:end]
         envelope.bookmark_publisher, envelope.numbers = publisher, numbers
         return envelope
 
@@ -156,21 +172,6 @@ class Envelope:
                 envelope = envelope.with_correlation_id(correlation_ids[position])
         if self.sequences:
             envelope.sequence = self.sequences[position]
-        return envelope
-
-    def select(self, positions: Sequence[int]) -> Self:
-        """Return this envelope for some messages of the batch."""
-        envelope = copy(self)
-        if self.sequences:
-            envelope.sequences = [self.sequences[position] for position in positions]
-        if self.correlation_ids:
-            envelope.correlation_ids = [self.correlation_ids[position] for position in positions]
-        if self.sow_keys:
-            envelope.sow_keys = [self.sow_keys[position] for position in positions]
-        if self.lifetimes:
-            envelope.lifetimes = [self.lifetimes[position] for position in positions]
-        if self.deltas:
-            envelope.deltas = [self.deltas[position] for position in positions]
         return envelope
 
     def with_correlation_id(self, correlation_id: str) -> Self:
@@ -253,6 +254,15 @@ class ReplicatedEnvelope(Envelope):
     def describe_publisher(self, context: MessageContext) -> None:
         """See `Envelope.describe_publisher`."""
         context.user = self._user or None
+
+
+def _values_at(column: Sequence[_Value], positions: Sequence[int]) -> Sequence[_Value]:
+    """Return the values of a column at some positions; a column without values stays empty."""
+    if not column:
+        return column
+    if isinstance(positions, range):
+        return column[positions.start : positions.stop]
+    return [column[position] for position in positions]
 
 
 def correlation_key(correlation_id: str | None) -> bytes:
