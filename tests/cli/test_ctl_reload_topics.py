@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.admin.support import Admin, running_admin
-from tests.cli.reload_support import configuration, edit, refused, reloaded
+from tests.cli.reload_support import configuration, edit, refused, reloaded, running
 from tests.cli.test_ctl import ctl
 from tests.cli.topic_elements import (
     conflated,
@@ -26,6 +28,7 @@ from tests.support.cluster import PAIR, cluster
 from tests.support.queues import consume, done, take
 from tests.support.server import free_port, running_configuration
 from tests.support.sow import query
+from tests.support.unreadable import Trouble
 from tests.support.waiting import wait_until
 
 LOG: Final = """
@@ -34,11 +37,9 @@ LOG: Final = """
   <Topic><Name>logged-.*</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
-SOW: Final = """
+SOW: Final = f"""
 <SOW>
-  <Topic>
-    <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key><FileName>orders.sow</FileName>
-  </Topic>
+  {topic("orders", "<FileName>orders.sow</FileName>")}
   <Topic>
     <Name>many</Name><MessageType>json</MessageType><Key>/id</Key><Pattern>^many-</Pattern>
     <Durability>transient</Durability>
@@ -207,6 +208,35 @@ def test_records_are_made_from_the_log(admin: Admin, elements: str) -> None:
         assert records(peer, "counts") == [b'{"g":1,"n":1000,"v":1000.0}']
 
 
+def test_a_reload_is_refused_if_the_log_cannot_be_read(tmp_path: Path) -> None:
+    """Nothing has changed then, and the next reload does all."""
+    sign = tmp_path / "sign"
+    added = topic("logged-1", "<FileName>x.sow</FileName>") + queue("work", "logged-1")
+    with (
+        running_admin(tmp_path, elements=LOG + SOW, prepare=Trouble(sign)) as admin,
+        admin.server.log_on("peer") as peer,
+    ):
+        peer.publish("logged-1", b'{"id":1}')
+        peer.flush()
+        add(admin, added)
+        edit(admin, topic("orders", "<FileName>orders.sow</FileName>"), "")
+        sign.write_text(f"read {errno.EIO}")
+        assert ctl(admin, "reload", "--dry-run").returncode == 0
+        before = running(admin)
+        done = ctl(admin, "reload")
+        assert done.returncode == 1
+        assert os.strerror(errno.EIO) in done.stderr
+        assert running(admin) == before
+        assert not (tmp_path / "x.sow").exists()
+        assert records(peer, "orders") == []
+        assert records(peer, "logged-1") is None
+        sign.unlink()
+        reloaded(admin)
+        assert records(peer, "orders") is None
+        assert records(peer, "logged-1") == [b'{"id":1}']
+        assert records(peer, "work") == [b'{"id":1}']
+
+
 @pytest.mark.parametrize("point", ["epoch", "now"])
 def test_a_queue_is_added(admin: Admin, tmp_path: Path, point: str) -> None:
     with admin.server.log_on("peer") as peer:
@@ -250,7 +280,7 @@ def test_topics_are_removed(admin: Admin, tmp_path: Path) -> None:
         edit(admin, topic("plain"), "")
         assert "topic 'plain' of type 'json' has not been defined" in refused(admin)
         edit(admin, view("counts", "plain") + conflated("copies", "orders"), "")
-        edit(admin, SOW.partition("</Topic>")[0].partition("<SOW>")[2] + "</Topic>", "")
+        edit(admin, topic("orders", "<FileName>orders.sow</FileName>"), "")
         reloaded(admin)
         for name in ("plain", "counts", "copies", "orders"):
             assert records(peer, name) is None

@@ -79,6 +79,19 @@ class ReloadPlan:
         """Consequences that the differences do not show."""
         return [remark for prepared in self.prepared for remark in prepared.remarks]
 
+    async def load(self) -> None:
+        """Complete the preparation; the caller has to apply the differences without a wait.
+
+        Raises:
+            ReloadRefusedError: they cannot be applied; what has been prepared is released.
+        """
+        try:
+            for prepared in self.prepared:
+                await prepared.load()
+        except BaseException:
+            self.discard()
+            raise
+
     def discard(self) -> None:
         """Release what has been prepared."""
         for prepared in self.prepared:
@@ -137,6 +150,7 @@ class ConfigurationReload:
         async with self._lock:
             try:
                 plan = await self._read_plan()
+                await plan.load()
             except ReloadRefusedError as error:
                 self._log.emit("00-0060", reasons="; ".join(str(error).splitlines()))
                 raise
@@ -153,7 +167,7 @@ class ConfigurationReload:
         return [*plan.lines, *plan.remarks, applied]
 
     async def _apply_all(self, plan: ReloadPlan) -> list[str]:
-        """Apply the differences of all parts; return the failures, which are defects."""
+        """Apply the differences of all parts; return the failures."""
         failures: list[str] = []
         for prepared in plan.prepared:
             try:

@@ -27,6 +27,7 @@ from server.app.reload.reloadable_part import (
     ConfigurationChange,
     PreparedChange,
     ReloadRefusedError,
+    do_nothing,
     parts_of,
 )
 from server.app.wiring.provision_replication import (
@@ -78,7 +79,7 @@ class DestinationsReload:
         """See `ReloadablePart.prepare`."""
         connector, description = self._connector, describe(case.new)
         if connector is None:
-            return PreparedChange(_apply_nothing)
+            return PreparedChange(do_nothing)
         changed = _changed_names(case)
         specs = [spec for spec in case.new.replication if spec.name in changed]
         try:
@@ -148,10 +149,6 @@ def _with_counters(
         direction=destination.direction,
         link_problem="",
     )
-
-
-async def _apply_nothing() -> None:
-    pass
 
 
 def _module_names(change: SettingChange) -> set[str]:

@@ -1,8 +1,8 @@
 """The interface of the parts of an instance that take differences while it runs.
 
 A reload asks the parts about each difference first, then has all parts prepare what can fail (files
-are opened, sockets are bound, modules are made), and only then applies everything. So a reload that
-is refused has changed nothing.
+are opened, sockets are bound, modules are made, and records are made from the transaction log), and
+only then applies everything. So a reload that is refused has changed nothing.
 """
 
 from __future__ import annotations
@@ -42,19 +42,26 @@ class ConfigurationChange:
     changes: tuple[SettingChange, ...]
 
 
+async def do_nothing() -> None:
+    """Load or apply no difference."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedChange:
     """The differences of a part, ready to be applied.
 
     Attributes:
-        apply: applies them; an exception is a defect, and the other parts are applied nevertheless.
+        apply: applies them; an exception is logged, and the other parts are applied nevertheless.
         discard: releases what has been prepared, if they are not applied.
         remarks: consequences that the differences do not show.
+        load: does the part of the preparation that takes long, and which a dry run leaves out; it
+            raises `ReloadRefusedError` if they cannot be applied.
     """
 
     apply: Callable[[], Awaitable[None]]
     discard: Callable[[], None] = lambda: None
     remarks: tuple[str, ...] = ()
+    load: Callable[[], Awaitable[None]] = do_nothing
 
 
 class ReloadablePart(Protocol):

@@ -4,8 +4,9 @@ A reload gives what a restart with the new configuration would give. Where that 
 start that clients would have to wait for, such as making records from the transaction log, the
 difference needs a restart (`topic_reasons.py`).
 
-The records of views and conflated topics are made beside traffic, from those that their topics have
-at one moment and from the changes since then; clients find such a topic when it is complete. The
+The transaction log is read before anything changes: if that fails, the reload is refused. The
+records of views and conflated topics are made beside traffic, from those that their topics have at
+one moment and from the changes since then; clients find such a topic when it is complete. The
 subscriptions to a topic stay when it comes or goes.
 """
 
@@ -25,10 +26,12 @@ from config_schema.spec import (
     TopicSpec,
     ViewSpec,
 )
+from server.app.diff import change_title
 from server.app.reload.reloadable_part import (
     ConfigurationChange,
     PreparedChange,
     ReloadRefusedError,
+    do_nothing,
 )
 from server.app.reload.topic_reasons import TopicReasons, added_part, removed_part
 from server.app.wiring.provision import ProvisionError
@@ -38,6 +41,7 @@ from server.message_types.base import BodyError
 from server.storage.journal import JournalTopic, JournalUnreadableError
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.recovery import RecordRebuild
+from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -108,7 +112,7 @@ class TopicsReload:
         """See `ReloadablePart.prepare`."""
         changes = _changes_of(case)
         if changes.is_empty:
-            return PreparedChange(_nothing)
+            return PreparedChange(do_nothing)
         opened: list[OpenTopic] = []
         try:
             self._open_all(changes.stored, opened, case)
@@ -117,8 +121,12 @@ class TopicsReload:
         except BaseException:
             _discard(opened)
             raise
-        apply = partial(self._apply, changes, opened, rebuilds, derived, case)
-        return PreparedChange(apply, partial(_discard, opened))
+        fills: list[QueueFill] = []
+        return PreparedChange(
+            partial(self._apply, changes, opened, fills, derived, case),
+            partial(_discard, opened),
+            load=partial(self._load, changes, opened, rebuilds, fills, case),
+        )
 
     def _open_all(
         self, specs: list[TopicSpec], opened: list[OpenTopic], case: ConfigurationChange
@@ -136,10 +144,7 @@ class TopicsReload:
         if specs and not case.old.sow:
             columns.warm_up()
         try:
-            for spec in specs:
-                opened.append(self._topics.open(spec))
-                if not case.new.is_journaled(spec.message_type, spec.name):
-                    self._rekey(opened[-1])
+            opened.extend(map(self._topics.open, specs))  # those before a failure are kept
         except ProvisionError as error:
             raise ReloadRefusedError(str(error)) from None
 
@@ -207,36 +212,43 @@ class TopicsReload:
                 made.append(topic)
         return made
 
-    async def _apply(
+    async def _load(
         self,
         changes: _TopicChanges,
         opened: list[OpenTopic],
         rebuilds: Mapping[OpenTopic, RecordRebuild],
-        derived: list[View | ConflatedTopic],
+        fills: list[QueueFill],
         case: ConfigurationChange,
     ) -> None:
-        engine, log = self._engine, case.new.transaction_log
-        for spec in changes.removed:
-            source = engine.sow_registry.find_configured(spec.ref)
-            if source is not None:
-                engine.sow_registry.remove(source)
-        if engine.transaction_log is not None and log is not None:
-            engine.transaction_log.use_topics(log.topics)
-        self._renew(changes.removed, changes.recorded, case)
-        fills = [] if self._queues is None else self._queues.make(changes.queues)
-        await self._read_log([*rebuilds.values(), *fills])
-        self._add_stored(opened, rebuilds)
-        begins_stored = self._add_queues(fills)
-        self._renew([*changes.stored, *changes.queues], [], case)
-        await self._add_derived(derived)
-        self._renew(changes.derived, [], case)
-        await begins_stored
+        """Make what new topics and queues take from the transaction log.
+
+        Args:
+            changes: the topics that come and go.
+            opened: the new SOW topics.
+            rebuilds: what makes the records of some of them.
+            fills: gets the new queues.
+            case: the reload.
+
+        Raises:
+            ReloadRefusedError: the log cannot be read, or a record not be stored; or clients now
+                use topics in a way that needs a restart.
+        """
+        if self._queues is not None:
+            fills.extend(self._queues.make(changes.queues))
+        try:
+            await self._read_log([*rebuilds.values(), *fills])
+            for topic in opened:
+                self._rekey(topic)
+        except (JournalUnreadableError, RecordStoreError, ProvisionError) as error:
+            raise ReloadRefusedError(str(error)) from None
+        self._check_again(case)
 
     async def _read_log(self, readers: Sequence[RecordRebuild | QueueFill]) -> None:
         """Read the transaction log to its end; the caller has to use the results without a wait.
 
         Raises:
-            Exception: the log cannot be read, or a record not be stored.
+            JournalUnreadableError: the log cannot be read.
+            RecordStoreError: a record cannot be stored.
         """
         log = self._engine.transaction_log
         if log is None or not readers:
@@ -254,15 +266,53 @@ class TopicsReload:
         finally:
             release()
 
-    def _add_stored(
-        self, opened: list[OpenTopic], rebuilds: Mapping[OpenTopic, RecordRebuild]
+    def _check_again(self, case: ConfigurationChange) -> None:
+        """Check the differences that clients may have prevented while the log was read.
+
+        Raises:
+            ReloadRefusedError: one of them needs a restart.
+        """
+        for change in case.changes:
+            if isinstance(added_part(change), TopicSpec):
+                continue  # its records are made
+            if reason := self.check(change, case):
+                raise ReloadRefusedError(f"needs a restart: {change_title(change)}: {reason}")
+
+    async def _apply(
+        self,
+        changes: _TopicChanges,
+        opened: list[OpenTopic],
+        fills: list[QueueFill],
+        derived: list[View | ConflatedTopic],
+        case: ConfigurationChange,
     ) -> None:
-        for topic in opened:
-            if topic in rebuilds:
-                self._rekey(topic)
+        engine, log = self._engine, case.new.transaction_log
+        unused = list(opened)
+        try:
+            for spec in changes.removed:
+                source = engine.sow_registry.find_configured(spec.ref)
+                if source is not None:
+                    engine.sow_registry.remove(source)
+            if engine.transaction_log is not None and log is not None:
+                engine.transaction_log.use_topics(log.topics)
+            self._renew(changes.removed, changes.recorded, case)
+            self._add_stored(unused)
+        except BaseException:
+            _discard(unused)
+            raise
+        store_logged_flags([topic.sow for topic in opened], engine)
+        begins_stored = self._add_queues(fills)
+        self._renew([*changes.stored, *changes.queues], [], case)
+        await self._add_derived(derived)
+        self._renew(changes.derived, [], case)
+        await begins_stored
+
+    def _add_stored(self, topics: list[OpenTopic]) -> None:
+        """Add SOW topics, and take each of them out of the list."""
+        while topics:
+            topic = topics.pop(0)
             self._topics.add(topic)
             self._engine.sow_registry.mark_changed(topic.sow)
-        store_logged_flags([topic.sow for topic in opened], self._engine)
 
     def _add_queues(self, fills: list[QueueFill]) -> Awaitable[None]:
         """Add queues, and return a wait until a start would find where they begin."""
@@ -332,10 +382,6 @@ def _changes_of(case: ConfigurationChange) -> _TopicChanges:
         [part for part in added if isinstance(part, JournaledTopicSpec)],
         [part for part in removed if isinstance(part, TopicSpec | ViewSpec | ConflatedTopicSpec)],
     )
-
-
-async def _nothing() -> None:
-    """Apply no difference."""
 
 
 def _discard(opened: list[OpenTopic]) -> None:
