@@ -30,6 +30,7 @@ from server.app.diff import change_title
 from server.app.reload.reloadable_part import (
     ConfigurationChange,
     PreparedChange,
+    ReloadIncompleteError,
     ReloadRefusedError,
     do_nothing,
 )
@@ -44,7 +45,7 @@ from server.storage.sow.recovery import RecordRebuild
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from actions.services import ActionServices
     from config_schema.settings import SettingChange
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 
 
 _RETRY_S: Final = 0.5
+_STORE_TIMEOUT_S: Final = 30.0
+"""Seconds in which the transaction log has to be on stable storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +233,8 @@ class TopicsReload:
             case: the reload.
 
         Raises:
-            ReloadRefusedError: the log cannot be read, or a record not be stored; or clients now
-                use topics in a way that needs a restart.
+            ReloadRefusedError: the log cannot be read or written, or a record not be stored; or
+                clients now use topics in a way that needs a restart.
         """
         if self._queues is not None:
             fills.extend(self._queues.make(changes.queues))
@@ -241,6 +244,8 @@ class TopicsReload:
                 self._rekey(topic)
         except (JournalUnreadableError, RecordStoreError, ProvisionError) as error:
             raise ReloadRefusedError(str(error)) from None
+        except TimeoutError:
+            raise ReloadRefusedError("the transaction log cannot be written") from None
         self._check_again(case)
 
     async def _read_log(self, readers: Sequence[RecordRebuild | QueueFill]) -> None:
@@ -249,6 +254,7 @@ class TopicsReload:
         Raises:
             JournalUnreadableError: the log cannot be read.
             RecordStoreError: a record cannot be stored.
+            TimeoutError: the log cannot be written.
         """
         log = self._engine.transaction_log
         if log is None or not readers:
@@ -258,8 +264,9 @@ class TopicsReload:
             for reader in readers:
                 while reader.step():
                     await asyncio.sleep(0)  # clients and timers go on
-            while not log.journal.commit():  # as it cannot be written; publishers wait as well
-                await asyncio.sleep(_RETRY_S)
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                while not log.journal.commit():  # as it cannot be written; publishers wait as well
+                    await asyncio.sleep(_RETRY_S)
             for reader in readers:
                 while reader.step():  # the entries of the last moment
                     pass
@@ -305,7 +312,11 @@ class TopicsReload:
         self._renew([*changes.stored, *changes.queues], [], case)
         await self._add_derived(derived)
         self._renew(changes.derived, [], case)
-        await begins_stored
+        try:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                await begins_stored.wait()
+        except TimeoutError:
+            raise ReloadIncompleteError("a restart may not find where new queues begin") from None
 
     def _add_stored(self, topics: list[OpenTopic]) -> None:
         """Add SOW topics, and take each of them out of the list."""
@@ -314,13 +325,13 @@ class TopicsReload:
             self._topics.add(topic)
             self._engine.sow_registry.mark_changed(topic.sow)
 
-    def _add_queues(self, fills: list[QueueFill]) -> Awaitable[None]:
-        """Add queues, and return a wait until a start would find where they begin."""
-        is_stored = asyncio.get_running_loop().create_future()
+    def _add_queues(self, fills: list[QueueFill]) -> asyncio.Event:
+        """Add queues, and return the event that a start would find where they begin."""
+        is_stored = asyncio.Event()
         if self._queues is None:
-            is_stored.set_result(None)
+            is_stored.set()
         else:
-            self._queues.add(fills, lambda: is_stored.set_result(None))
+            self._queues.add(fills, is_stored.set)
         return is_stored
 
     async def _add_derived(self, topics: list[View | ConflatedTopic]) -> None:
