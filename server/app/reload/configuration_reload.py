@@ -237,10 +237,11 @@ def make_reload(
         services: the parts of the instance.
     """
     parts: list[ReloadablePart] = [
-        # the first, as it decides by the topics and messages that there are at this moment
+        # first permissions, for new topics as well; without a wait before the topics, which have
+        # been checked by the messages and subscriptions of this moment
+        SecurityReload(services.engine, services.transports),
         TopicsReload(services.topics, services.queues, services.services),
         LogTargetsReload(log),
-        SecurityReload(services.engine, services.transports),
         TransportsReload(services.transports, services.certificate_check),
         DestinationsReload(services.engine, services.transports.replication_connector),
         ActionsReload(services.actions),
