@@ -66,6 +66,12 @@ class Expiration:
         if next_expiry is not None:
             self._schedule_at(WallSeconds(to_seconds(next_expiry)))
 
+    def forget(self, sow: SowTopicRecords) -> None:
+        """Check a topic no more that has been removed."""
+        if sow in self._due_topics:
+            self._due_topics.remove(sow)
+        self._failed_topics.discard(sow)
+
     @property
     def task_label(self) -> tuple[str, str]:
         """See `EngineTask.task_label`."""

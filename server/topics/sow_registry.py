@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from server.security.permissions import UNLIMITED
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
 from server.storage.sow.store import RecordStoreError, StoreCallback
+from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.derivation_order import DerivedTopicScheduler
 from server.topics.expiration import Expiration
 from server.topics.subscriptions.delivery.delta import DeltaEncoder
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.security.permissions import Permit
     from server.storage.sow.records import RecordChange
-    from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.conflated_topic import ConflatedTopic
     from server.topics.record_source import RecordFollower, RecordSource
     from server.topics.transaction_log import TransactionLog
@@ -180,9 +180,13 @@ class SowRegistry:
             topic.populate()
 
     def remove(self, source: RecordSource) -> None:
-        """Remove a topic that no other one is derived from; its files stay open."""
+        """Remove a topic that no other one is derived from; if it has a file, that stays open."""
         self._sources.remove(source)
-        self._topics = [topic for topic in self._topics if topic is not source]
+        if isinstance(source, SowTopicRecords):
+            self._topics.remove(source)
+            self._expiration.forget(source)
+            if source.spec.file_name is None:
+                self._commit_requests.pop(source)
         for topic in self._derived:
             if topic is source:
                 self.disconnect(topic)
@@ -319,7 +323,11 @@ class SowRegistry:
                 self.schedule_commit(sow)
             callback(problem)
 
-        self._commit_requests[sow](on_attempt)
+        request = self._commit_requests.get(sow)
+        if request is None:  # the topic was in memory, and has been removed
+            callback(None)
+        else:
+            request(on_attempt)
 
     def when_settled(self, topics: Iterable[SowTopicRecords], callback: StoreCallback) -> None:
         """Call back after putting data written to some topics on stable storage, or failing to.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -113,6 +114,25 @@ def test_records_expire(admin: Admin) -> None:
         peer.publish("short", b'{"id":1}')
         assert [peer.receive()[0]["c"] for _ in range(2)] == ["p", "oof"]
         assert records(peer, "short") == []
+
+
+def test_records_of_a_removed_topic_are_freed(admin: Admin) -> None:
+    """They do not expire, and need no stable storage."""
+    short = topic("short", "<Durability>transient</Durability><Expiration>1s</Expiration>")
+    add(admin, short)
+    with admin.server.log_on("peer") as peer:
+        reloaded(admin)
+        peer.subscribe("short", "1", opts="oof")
+        peer.publish("short", b'{"id":1}', a="persisted")
+        assert {peer.receive()[0]["c"] for _ in range(2)} == {"p", "ack"}
+        edit(admin, short, "")
+        reloaded(admin)
+        time.sleep(1.5)
+        assert peer.hears_nothing()
+        add(admin, short)
+        reloaded(admin)
+        assert records(peer, "short") == []
+    assert "01-0004" not in admin.server.log()
 
 
 def test_messages_are_replayed_from_the_reload_on(admin: Admin) -> None:

@@ -299,7 +299,7 @@ class TopicsReload:
             for spec in changes.removed:
                 source = engine.sow_registry.find_configured(spec.ref)
                 if source is not None:
-                    engine.sow_registry.remove(source)
+                    self._topics.remove(source)
             if engine.transaction_log is not None and log is not None:
                 engine.transaction_log.use_topics(log.topics)
             self._renew(changes.removed, changes.recorded, case)

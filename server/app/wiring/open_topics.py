@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TopicSpec
     from server.engine.engine import Engine
     from server.storage.sow.lookups import ValueLookups
+    from server.topics.record_source import RecordSource
     from server.util.log_protocol import ServerLog
 
 
@@ -65,6 +66,14 @@ class OpenTopics:
         """Register a topic with the engine; it is closed with the instance."""
         self._topics.append(topic)
         self._engine.sow_registry.add(topic.sow, topic.commit)
+
+    def remove(self, source: RecordSource) -> None:
+        """Remove a topic or view from the engine; files of records stay open until `close`."""
+        self._engine.sow_registry.remove(source)
+        for topic in list(self._topics):
+            if topic.sow is source and topic.sow.spec.file_name is None:
+                self._topics.remove(topic)
+                topic.close()
 
     def has_open(self, path: str) -> bool:
         """Return whether a file of records is open, perhaps that of a topic that was removed."""
