@@ -261,9 +261,8 @@ class TopicsReload:
             return
         release = log.hold_files(lambda: min(one.position for one in readers) + 1, "reload")
         try:
-            for reader in readers:
-                while reader.step():
-                    await asyncio.sleep(0)  # clients and timers go on
+            while any([reader.step() for reader in readers]):  # each of them in turn
+                await asyncio.sleep(0)  # clients and timers go on
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 while not log.journal.commit():  # as it cannot be written; publishers wait as well
                     await asyncio.sleep(_RETRY_S)
