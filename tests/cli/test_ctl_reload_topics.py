@@ -32,6 +32,8 @@ from tests.support.sow import query
 from tests.support.unreadable import Trouble
 from tests.support.waiting import wait_until
 
+HEADER_SIZE: Final = 4096
+"""Bytes at the begin of a file of records, which an opening changes."""
 LOG: Final = """
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
@@ -255,6 +257,31 @@ def test_a_reload_is_refused_if_the_log_cannot_be_read(tmp_path: Path) -> None:
         assert records(peer, "orders") is None
         assert records(peer, "logged-1") == [b'{"id":1}']
         assert records(peer, "work") == [b'{"id":1}']
+
+
+def test_a_file_with_keys_of_another_key_is_refused(admin: Admin, tmp_path: Path) -> None:
+    """Also by a dry run, and it stays as it is."""
+    plain = topic("plain", "<FileName>plain.sow</FileName>")
+    file = tmp_path / "plain.sow"
+    add(admin, plain)
+    reloaded(admin)
+    with admin.server.log_on("peer") as peer:
+        peer.publish("plain", b'{"id":1,"other":2}')
+        peer.flush()
+    edit(admin, plain, "")
+    admin.server.stop()
+    text = configuration(admin.server).read_text()
+    with running_configuration(tmp_path, text, admin.server.port) as server:
+        again = Admin(admin.port, server)
+        wait_until(lambda: again.ask("/amps.json").status == 200, server.log)
+        before = file.read_bytes()
+        add(again, plain.replace("/id", "/other"))
+        assert "plain.sow may have SOW keys of another Key" in refused(again)
+        assert file.read_bytes()[HEADER_SIZE:] == before[HEADER_SIZE:]
+        edit(again, plain.replace("/id", "/other"), plain)
+        reloaded(again)
+        with server.log_on("peer") as peer:
+            assert records(peer, "plain") == [b'{"id":1,"other":2}']
 
 
 @pytest.mark.parametrize("point", ["epoch", "now"])

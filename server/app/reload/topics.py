@@ -42,6 +42,7 @@ from server.message_types.base import BodyError
 from server.storage.journal import JournalTopic, JournalUnreadableError
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.recovery import RecordRebuild
+from server.storage.sow.rekey import may_need_rekeying
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
@@ -142,12 +143,19 @@ class TopicsReload:
             case: the reload.
 
         Raises:
-            ReloadRefusedError: one of them cannot be opened.
+            ReloadRefusedError: one of them cannot be opened, or a start would change its SOW keys.
         """
         if specs and not case.old.sow:
             columns.warm_up()
         try:
-            opened.extend(map(self._topics.open, specs))  # those before a failure are kept
+            for spec in specs:
+                topic = self._topics.open(spec)
+                opened.append(topic)
+                if may_need_rekeying(topic.sow):
+                    raise ReloadRefusedError(
+                        f"needs a restart: SOW topic {spec.name}: the records of {spec.file_name}"
+                        " may have SOW keys of another Key"
+                    )
         except ProvisionError as error:
             raise ReloadRefusedError(str(error)) from None
 
@@ -261,7 +269,7 @@ class TopicsReload:
             return
         release = log.hold_files(lambda: min(one.position for one in readers) + 1, "reload")
         try:
-            while any([reader.step() for reader in readers]):  # each of them in turn
+            while sum(reader.step() for reader in readers):  # each of them in turn
                 await asyncio.sleep(0)  # clients and timers go on
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 while not log.journal.commit():  # as it cannot be written; publishers wait as well

@@ -87,6 +87,16 @@ def rekey_records(
     return result
 
 
+def may_need_rekeying(sow: SowTopicRecords) -> bool:
+    """Return whether the SOW keys of records may be others than those that a topic makes now."""
+    table = sow.table
+    return (
+        len(table) > 0
+        and derives_keys_from_fields(sow)
+        and table.store.header.key_scheme_digest != _key_scheme_digest(sow)
+    )
+
+
 def derives_keys_from_fields(sow: SowTopicRecords) -> bool:
     """Return whether the SOW keys of records follow from their fields."""
     fields = sow.table.options.key_fields
