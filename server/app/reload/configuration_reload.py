@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -94,8 +95,7 @@ class ReloadPlan:
 
     def discard(self) -> None:
         """Release what has been prepared."""
-        for prepared in self.prepared:
-            prepared.discard()
+        _discard(self.prepared)
 
 
 class ConfigurationReload:
@@ -216,8 +216,7 @@ class ConfigurationReload:
         try:
             prepared.extend(part.prepare(case) for part in self._parts)
         except BaseException:
-            for change in prepared:
-                change.discard()
+            _discard(prepared)
             raise
         return prepared
 
@@ -282,6 +281,12 @@ def make_reload(
     )
     group = OperationGroup(("reload",), operations, lambda: {"configuration": reload.path})
     return ReloadOperations(group, run_step)
+
+
+def _discard(prepared: list[PreparedChange]) -> None:
+    with ExitStack() as closing:  # a failure keeps nothing else open
+        for change in prepared:
+            closing.callback(change.discard)
 
 
 def _reason(change: SettingChange) -> str:

@@ -13,6 +13,7 @@ subscriptions to a topic stay when it comes or goes.
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -404,7 +405,8 @@ def _changes_of(case: ConfigurationChange) -> _TopicChanges:
 
 def _discard(opened: list[OpenTopic]) -> None:
     """Close topics, and remove the files that did not exist before."""
-    for topic in opened:
-        topic.close()
-        if topic.is_file_new and topic.sow.spec.file_name is not None:
-            Path(topic.sow.spec.file_name).unlink(missing_ok=True)
+    with ExitStack() as closing:  # a failure keeps no other file open
+        for topic in opened:
+            if topic.is_file_new and topic.sow.spec.file_name is not None:
+                closing.callback(Path(topic.sow.spec.file_name).unlink, missing_ok=True)
+            closing.callback(topic.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from server.app.wiring.provision_sow import OpenTopic, TopicOpener
@@ -85,6 +86,7 @@ class OpenTopics:
 
     def close(self) -> None:
         """Put everything on stable storage, and release the files."""
-        for topic in reversed(self._topics):
-            topic.close()
-        self.committer.close()
+        with ExitStack() as closing:  # a failure keeps no other file open
+            closing.callback(self.committer.close)
+            for topic in self._topics:
+                closing.callback(topic.close)
