@@ -14,7 +14,6 @@ import asyncio
 import random
 import socket
 import ssl
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from server.replication.transport.connection import ReplicationConnection
@@ -95,9 +94,11 @@ class ReplicationConnector:
         tasks = [self._tasks.pop(name) for name in destinations if name in self._tasks]
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):  # it had failed before
+                self._engine.log.emit(
+                    "01-0004", text="connection to a destination", error=repr(outcome)
+                )
 
     async def close(self) -> None:
         """Stop connecting; links stay open."""
