@@ -118,7 +118,10 @@ class TopicTable:
     def find(self, message_type: str, name: str) -> AnyTopic:
         """Return a topic, creating it if necessary."""
         topic = self._topics.get((message_type, name))
-        return topic if topic is not None else self._add_topic(message_type, name)
+        if topic is None:
+            topic = self._make_topic(message_type, name)
+            self._add_topic(message_type, name, topic)
+        return topic
 
     def is_in_use(self, message_type: str, name: str) -> bool:
         """Return whether a topic has been published or subscribed to, and is not forgotten."""
@@ -263,13 +266,17 @@ class TopicTable:
             is_concerned: returns whether to recreate a topic, by its message type and name.
         """
         for key in [key for key in self._topics if is_concerned(*key)]:
+            topic = self._make_topic(*key)  # if that fails, the subscriptions stay with the old one
             old = self._topics.pop(key)
             subscriptions = list(old.subscriptions)
+            self._kept_bytes -= _size_of(old)
             for subscription in subscriptions:
                 old.detach(subscription)
                 if subscription.selector.is_regex:
                     self._attached_topics[subscription].discard(old)
-            topic = self._add_topic(*key)
+                else:
+                    self._kept_bytes += _ATTACHMENT_BYTES  # they are not counted by `subscribe`
+            self._add_topic(*key, topic)
             for subscription in subscriptions:
                 if not subscription.selector.is_regex:
                     _attach_or_end(topic, subscription)
@@ -317,8 +324,7 @@ class TopicTable:
             if isinstance(topic, RecordTopic):
                 topic.announce(change, envelope, reason)
 
-    def _add_topic(self, message_type: str, name: str) -> AnyTopic:
-        topic = self._make_topic(message_type, name)
+    def _add_topic(self, message_type: str, name: str, topic: AnyTopic) -> None:
         for subscription in self._patterns[message_type].subscriptions_for(name):
             try:
                 if _attach_if_entitled(topic, subscription):
@@ -331,7 +337,6 @@ class TopicTable:
             self._unchecked_topics = list(self._topics)
             self._kept_bytes = 0  # counts the topics that have been checked
             self._queue_task(self)
-        return topic
 
     def _make_topic(self, message_type: str, name: str) -> AnyTopic:
         queue = None if self.queues is None else self.queues.find(message_type, name)
