@@ -182,6 +182,7 @@ def test_a_subscription_during_a_drain_gets_nothing(admin: Admin) -> None:
             assert late.hears_nothing()
             assert ctl(admin, "drain").returncode == 1, "it goes on already"
             assert "being drained" in ctl(admin, "reload").stderr
+            assert admin.server.logs("00-0060 ")
             assert ctl(admin, "drain", "--cancel").returncode == 0
             assert ended(process)[0] == 1
         assert numbers(take(late, 1)) == [1]

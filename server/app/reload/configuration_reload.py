@@ -261,6 +261,7 @@ def make_reload(
             with services.drain.excluded():  # it closes the transports that a reload would open
                 return await reload.apply()
         except DrainError as error:
+            log.emit("00-0060", reasons=str(error))
             raise ReloadRefusedError(f"No reload: {error}. Cancel the drain first.") from None
 
     async def apply(_id: str, _parameters: OperationParameters) -> str:

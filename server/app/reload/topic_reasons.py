@@ -198,7 +198,9 @@ class TopicReasons:
         """Yield why the removal of a topic needs a restart."""
         engine = self._engine
         source = engine.sow_registry.find_configured(topic.ref)
-        if source is None or source.is_container:
+        if source is None:
+            return  # a reload has failed to add it
+        if source.is_container:
             yield "topics of its Pattern may be in use"
             return
         if any(

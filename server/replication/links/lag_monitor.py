@@ -88,10 +88,13 @@ class ReplicationLagMonitor:
 
     def _log_lag_ended(self, lag: DestinationLag, lag_now: DestinationLag | None) -> None:
         name, reason = lag.destination, "it has caught up"
+        tracker = self._replication.ack_tracker
         if name not in self._replication.destinations:
             reason = "it has been removed"
-        elif name not in self._replication.ack_tracker.awaited_destinations:
+        elif name in tracker.downgraded_destinations:
             reason = "it has been downgraded"
+        elif name not in tracker.awaited_destinations:
+            reason = "it is async now"
         elif lag_now is not None and lag_now.settled_txid <= lag.settled_txid:
             reason = "it has been changed, and the wait counts anew"
         self._log.emit(

@@ -64,6 +64,13 @@ def test_it_is_logged_when_the_destination_is_changed_or_removed(network: Networ
     assert reasons == ["it has been changed, and the wait counts anew", "it has been removed"]
 
 
+def test_it_is_logged_when_the_destination_becomes_async(network: Network) -> None:
+    a, _ = late(network)
+    a.replace_destinations(destination("B", port=2, sync=False))
+    network.pass_time(2)
+    assert [entry["why"] for entry in a.logs("1E-0012")] == ["it is async now"]
+
+
 def test_nobody_waits_for_an_asynchronous_destination(network: Network) -> None:
     a, lateness = late(network, sync=False)
     assert not a.logs("1E-0011")
