@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from email.utils import formatdate
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -63,6 +63,22 @@ class RootPage:
         return HttpResponse(self._document)
 
 
+class ConfigurationVersion(NamedTuple):
+    """A configuration that the instance runs.
+
+    Attributes:
+        document: its text, without secrets.
+        used_since: the time since when the instance runs it.
+        spec: the instance that it describes.
+        secrets: the values of secret variables in it.
+    """
+
+    document: HttpDocument
+    used_since: str
+    spec: InstanceSpec
+    secrets: Collection[str]
+
+
 class ConfigurationText:
     """The configuration that the instance runs, which a reload replaces.
 
@@ -72,22 +88,19 @@ class ConfigurationText:
         secrets: the values of secret variables in it.
 
     Attributes:
-        version: its document, and the time since when the instance runs it.
-        spec: see above.
-        secrets: see above.
+        version: the configuration; one attribute, as threads read it while a reload replaces it.
     """
 
-    version: tuple[HttpDocument, str]
-    spec: InstanceSpec
-    secrets: Collection[str]
+    version: ConfigurationVersion
 
     def __init__(self, text: str, spec: InstanceSpec, secrets: Collection[str] = ()) -> None:
         self.set(text, spec, secrets)
 
     def set(self, text: str, spec: InstanceSpec, secrets: Collection[str]) -> None:
         """Replace it; from any thread."""
-        self.spec, self.secrets = spec, secrets
-        self.version = HttpDocument(text.encode(), XML), formatdate(time.time(), usegmt=True)
+        self.version = ConfigurationVersion(
+            HttpDocument(text.encode(), XML), formatdate(time.time(), usegmt=True), spec, secrets
+        )
 
 
 class ConfigurationPage:
@@ -109,8 +122,8 @@ class ConfigurationPage:
             HttpError: the requester may not see it.
         """
         await self._access.require_access(requester, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
-        document, last_modified = self._text.version
-        return HttpResponse(document, last_modified=last_modified)
+        version = self._text.version
+        return HttpResponse(version.document, last_modified=version.used_since)
 
 
 class QueueStatePage:

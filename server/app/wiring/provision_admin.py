@@ -130,7 +130,9 @@ def provision_admin(
     def find_in_files() -> Iterator[CheckFinding]:
         targets = tuple(target.spec for target in log.targets)  # a reload replaces them
         yield from certificate_findings(certificates.users)
-        yield from disk_findings(instance_directories(replace(configuration.spec, logging=targets)))
+        yield from disk_findings(
+            instance_directories(replace(configuration.version.spec, logging=targets))
+        )
 
     findings = FindingsPage(FileFindings(find_in_files), health, monitoring, log.recent, access)
     instance = (ROOT, INSTANCE)

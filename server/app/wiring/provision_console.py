@@ -66,7 +66,12 @@ def provision_console(
     session = SessionPage(
         spec, admin, assets.base_path, queries, SqlOffer(sql_name, sql.refusal), access
     )
-    shown = graph.GraphPage(lambda: as_data(plan_runtime(running.spec, running.secrets)), access)
+
+    def make_graph() -> dict[str, object]:
+        version = running.version
+        return as_data(plan_runtime(version.spec, version.secrets))
+
+    shown = graph.GraphPage(make_graph, access)
     check = expressions.ExpressionCheckPage(engine.settings.functions, access)
     states = action_states.ActionStatesPage(actions.states, access, engine_calls)
     routes = [
