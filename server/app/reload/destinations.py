@@ -99,9 +99,8 @@ class DestinationsReload:
         async def apply() -> None:
             await connector.stop(changed)
             if is_described_anew:
-                links.close_links()
+                links.use_description(description)  # closes links, also of destinations that go
                 self._replace_destinations(links, case.new, routes)
-                links.use_description(description)
             connector.start(connectors)
             tracker = links.replication.ack_tracker
             tracker.min_sync_destinations = case.new.tuning.min_sync_destinations or 0

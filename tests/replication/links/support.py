@@ -319,11 +319,10 @@ class Instance:
 
     def replace_destinations(self, *destinations: DestinationSpec) -> None:
         """Have other destinations, as after a reload of the configuration."""
-        self.links.close_links()
-        self.replication.replace_destinations({one.name: self._own(one) for one in destinations})
         described = tuple(map(_described, destinations))
         self.description = structs.replace(self.description, destinations=described)
         self.links.use_description(self.description)
+        self.replication.replace_destinations({one.name: self._own(one) for one in destinations})
 
     def publish(self, count: int, client: str = "publisher", size: int = 10) -> None:
         """Publish messages, and commit them."""
