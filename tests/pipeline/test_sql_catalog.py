@@ -185,14 +185,14 @@ def test_rows_that_the_server_leaves_out_raise_no_error(
     """Spark alone computes the expressions of all rows before it has the first ones of an order."""
     with sql_server(tmp_path) as server:
         server.publish("orders", {"id": 1, "qty": 5, "price": 0.5}, {"id": 2, "qty": 2**63 - 1})
-        for name in ("pushed", "whole"):
-            set_catalog(spark, name, server, driver, pushes=name == "pushed")
+        for name in ("early", "late"):  # a session keeps catalogs by their names
+            set_catalog(spark, name, server, driver, pushes=name == "early")
         first = "SELECT qty + 1 AS more FROM {}.amps.orders ORDER BY id LIMIT 1"
-        assert rows_of(spark.sql(first.format("pushed"))) == [(6,)]
+        assert rows_of(spark.sql(first.format("early"))) == [(6,)]
         with pytest.raises(PySparkException, match="ARITHMETIC_OVERFLOW"):
-            spark.sql(first.format("whole")).collect()
+            spark.sql(first.format("late")).collect()
         # Spark writes this constant as NaN, which is the name of a column.
         not_a_number = "SELECT id FROM {}.amps.orders WHERE price = double('NaN')"
-        assert rows_of(spark.sql(not_a_number.format("whole"))) == []
+        assert rows_of(spark.sql(not_a_number.format("late"))) == []
         with pytest.raises(Py4JJavaError):
-            spark.sql(not_a_number.format("pushed")).collect()
+            spark.sql(not_a_number.format("early")).collect()
