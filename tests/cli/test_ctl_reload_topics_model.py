@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
+import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,7 +15,7 @@ from typing import Final
 import pytest
 
 from tests.admin.support import Admin, running_admin
-from tests.cli.reload_support import configuration, running
+from tests.cli.reload_support import configuration, edit, reloaded, running
 from tests.cli.test_ctl import ctl
 from tests.cli.topic_elements import conflated, queue, recorded, records, topic, view
 from tests.support.chances import chance_of, examples
@@ -20,6 +23,7 @@ from tests.support.long_form import spread
 from tests.support.queues import make_safe
 from tests.support.raw import RawPeer
 from tests.support.server import free_port, running_configuration
+from tests.support.sow import query
 from tests.support.waiting import wait_until
 
 LOG: Final = """
@@ -185,3 +189,51 @@ def test_random_reloads_are_whole_or_refused(tmp_path: Path, number: int) -> Non
                 model.use(wanted)
             publish(chance, model, peer)
             compare(admin, model, directory)
+
+
+def publish_until(peer: RawPeer, is_over: threading.Event) -> list[int]:
+    """Publish ascending numbers under some ids, and return them."""
+    number = 0
+    while not is_over.is_set():
+        for _ in range(20):
+            number += 1
+            peer.publish("logged-memory", b'{"id":%d,"g":1,"v":%d}' % (number % 50, number))
+        time.sleep(0.005)
+    peer.flush()
+    return list(range(1, number + 1))
+
+
+def test_nothing_that_is_published_during_reloads_is_missed(tmp_path: Path) -> None:
+    """By subscribers and, as it is in the log, by records, a view and a queue."""
+    passing = PARTS["logged-memory"].element + PARTS["counts"].element
+    is_over = threading.Event()
+    with (
+        running_admin(tmp_path, elements=LOG + SOW) as admin,
+        admin.server.log_on("publisher") as publisher,
+        admin.server.log_on("subscriber") as subscriber,
+        admin.server.log_on("query") as peer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        subscriber.subscribe("logged-memory", "1")
+        published = pool.submit(publish_until, publisher, is_over)
+        try:
+            for _ in range(3):
+                edit(admin, "</SOW>", f"{passing}</SOW>")
+                reloaded(admin)
+                edit(admin, passing, "")
+                reloaded(admin)
+            edit(admin, "</SOW>", f"{passing}{queue('work', 'logged-memory')}</SOW>")
+            reloaded(admin)
+        finally:
+            is_over.set()
+        numbers = published.result()
+        last = {number % 50: number for number in numbers}
+        assert records(peer, "logged-memory") == sorted(
+            b'{"id":%d,"g":1,"v":%d}' % item for item in last.items()
+        )
+        assert records(peer, "counts") == [
+            b'{"g":1,"n":%d,"v":%.1f}' % (len(last), sum(last.values()))
+        ]
+        assert [message["v"] for message in query(peer, "work").messages] == numbers
+        heard = [subscriber.receive()[1] for _ in numbers]
+        assert heard == [b'{"id":%d,"g":1,"v":%d}' % (number % 50, number) for number in numbers]
