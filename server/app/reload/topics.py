@@ -124,12 +124,12 @@ class TopicsReload:
             rebuilds = self._begin_rebuilds(opened, case)
             derived = self._make_all(changes.derived, opened, case)
         except BaseException:
-            _discard(opened)
+            _close(opened)
             raise
         fills: list[QueueFill] = []
         return PreparedChange(
             partial(self._apply, changes, opened, fills, derived, case),
-            partial(_discard, opened),
+            partial(self._discard, opened, fills),
             load=partial(self._load, changes, opened, rebuilds, fills, case),
         )
 
@@ -224,6 +224,11 @@ class TopicsReload:
                 made.append(topic)
         return made
 
+    def _discard(self, opened: list[OpenTopic], fills: list[QueueFill]) -> None:
+        if self._queues is not None:
+            self._queues.discard(fills)
+        _close(opened)
+
     async def _load(
         self,
         changes: _TopicChanges,
@@ -313,7 +318,7 @@ class TopicsReload:
             self._renew(changes.removed, changes.recorded, case)
             self._add_stored(unused)
         except BaseException:
-            _discard(unused)
+            _close(unused)
             raise
         store_logged_flags([topic.sow for topic in opened], engine)
         begins_stored = self._add_queues(fills)
@@ -403,7 +408,7 @@ def _changes_of(case: ConfigurationChange) -> _TopicChanges:
     )
 
 
-def _discard(opened: list[OpenTopic]) -> None:
+def _close(opened: list[OpenTopic]) -> None:
     """Close topics, and remove the files that did not exist before."""
     with ExitStack() as closing:  # a failure keeps no other file open
         for topic in opened:

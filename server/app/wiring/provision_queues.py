@@ -102,6 +102,12 @@ class InstanceQueues:
             else [QueueFill(self.table.make(spec), journal) for spec in specs]
         )
 
+    def discard(self, fills: Sequence[QueueFill]) -> None:
+        """Release queues that have been made, and are not added."""
+        for fill in fills:
+            if self.table is not None:
+                self.table.discard(fill.queue)
+
     def add(self, filled: Sequence[QueueFill], on_stored: Callable[[], None]) -> None:
         """Add queues that have all messages of the log; topics do not feed them yet.
 

@@ -70,6 +70,10 @@ class QueueTable:
         self._redrive_publishers[queue] = publishers
         return queue
 
+    def discard(self, queue: QueueTopic) -> None:
+        """Release a queue that has been made, and is not added."""
+        del self._redrive_publishers[queue]
+
     def add(self, queue: QueueTopic) -> None:
         """Add a queue."""
         self._topics[queue.message_type.name, queue.name] = queue
