@@ -339,3 +339,32 @@ def test_headers_of_one_topic_may_have_their_keys_in_any_order(
     made = [Publish(topics[n % 2], 0, "", "", 0, False, n // 2 % 2 == 0) for n in range(80)]
     together = play(server, made, "", heard, at_once=True, bookmarks=False)
     assert together == play(server, made, "", heard, at_once=False, bookmarks=False)
+
+
+@pytest.mark.parametrize("delta", [b"[]", b"null", b"", b'{"v":1}'])
+@pytest.mark.parametrize("stored", [b"", b"null", b"5", b'{"v":0}'])
+def test_a_delta_among_many_means_what_it_means_alone(
+    server: RunningServer, stored: bytes, delta: bytes
+) -> None:
+    """It is merged, or refused, whatever the record is; without a key both are for one record."""
+    messages = [("publish", b'{"id":9}'), ("delta_publish", b'{"id":9,"w":1}')] * 20
+    messages += [("publish", stored), ("delta_publish", delta), ("delta_publish", b'{"id":9}')]
+    outcomes = []
+    for at_once in (True, False):
+        delete_records(server)
+        with server.log_on(f"deltas-{next(runs)}") as peer:
+            frames = [
+                frame({"c": command, "t": "mixed/kept", "s": number, "a": "processed"}, body)
+                for number, (command, body) in enumerate(messages, 1)
+            ]
+            acks = []
+            for data in [b"".join(frames)] if at_once else frames:
+                peer.socket.sendall(data)
+                acks += [peer.receive_header() for _ in range(len(frames) if at_once else 1)]
+            peer.send({"c": "sow", "t": "mixed/kept", "cid": "q", "bs": 1})
+            records = []
+            while (received := peer.receive())[0]["c"] != "group_end":
+                records.append(received[1].partition(b"}")[2])
+            found = sorted((ack["s"], ack["status"], ack.get("reason", "")) for ack in acks)
+            outcomes.append((found, sorted(records)))
+    assert outcomes[0] == outcomes[1]
