@@ -131,7 +131,7 @@ class ActionServices:
         anti_entropy: compares records with those of other instances; None as above.
         statistics: stores the statistics; None if the configuration has no Admin section.
         reload_configuration: reloads the configuration, and raises `StepError` if that is refused
-            or fails; None until the transports are open.
+            or fails; None until the operations of the instance are there.
         helper_threads: threads for blocking calls.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.

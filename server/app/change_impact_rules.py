@@ -365,7 +365,7 @@ ENTRIES: Final[Mapping[tuple[str, str], ImpactRule]] = {
     ),
     ("added", "Replication/Destination/Topic"): (
         ImpactArea.PEERS,
-        "It is sent from the begin of the log on, except for messages that the destination has.",
+        "It is sent from the start of the log on, except for messages that the destination has.",
     ),
     ("removed", "Replication/Destination/Topic"): (
         ImpactArea.PEERS,

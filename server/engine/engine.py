@@ -236,7 +236,7 @@ class Engine:
         """Add a topic that is derived from others, unless one of these does not exist.
 
         Raises:
-            BodyError: it is a view whose message type has no fields of such names.
+            BodyError: the message type of a view has no fields of such names.
         """
         topic = self.make_derived_topic(spec, self.sow_registry.find_configured)
         if topic is not None:
@@ -254,7 +254,7 @@ class Engine:
             find_source: returns the topic of a reference, if it exists.
 
         Raises:
-            BodyError: it is a view whose message type has no fields of such names.
+            BodyError: the message type of a view has no fields of such names.
         """
         refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
         sources: dict[TopicRef, RecordSource] = {}

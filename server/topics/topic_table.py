@@ -75,7 +75,7 @@ class TopicTable:
     Attributes:
         transaction_log: records publishes to some of the topics; None if there is none. It is set
             before the first topic that it records is used.
-        queues: the queues, None if there are none. They are set before any topic is used.
+        queues: the queues, None if there are none. A reload can add some.
         generation: increases when topics have been forgotten, or may have to be looked up again; a
             topic found before may then be stale.
     """
@@ -258,7 +258,7 @@ class TopicTable:
         self.generation += 1
 
     def renew(self, is_concerned: Callable[[str, str], bool]) -> None:
-        """Recreate topics whose records, queue or recording have changed; subscriptions stay.
+        """Recreate topics after their records, queue or recording have changed; subscriptions stay.
 
         A subscription that the new topic cannot serve is ended.
 
