@@ -99,7 +99,9 @@ def test_what_is_installed(image: Path) -> None:
 def reload_status(unit: Path, command_line: str) -> int:
     """The status of a process after a reload by a unit; 0 if it goes on."""
     (line,) = re.findall("ExecReload=(.*)", unit.read_text())
-    with subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 1000', command_line]) as process:
+    # below nohup the signal would be ignored
+    command = ["env", "--default-signal=HUP", "bash", "-c", 'exec -a "$0" sleep 1000', command_line]
+    with subprocess.Popen(command) as process:
         try:
             shown = Path(f"/proc/{process.pid}/cmdline")
             wait_until(lambda: shown.read_text().startswith(command_line))
