@@ -334,7 +334,7 @@ cdef inline const char *match(
 ) noexcept nogil:
     """Return the end of a frame's header if it has a shape, and NULL otherwise.
 
-    Also set the values of those that the shape has; the others have been set for the header before.
+    Also set the values that the shape has; the others have been set for the header before.
     """
     cdef const char *text = known.text
     cdef const char *value_end

@@ -174,7 +174,7 @@ class ConflatedTopic:
             query.close()
 
     def finish_population(self) -> None:
-        """Copy changes after their interval from now on, also those that have waited."""
+        """Copy changes after their interval from now on, the waiting ones as well."""
         self._is_populated = True
         if self._pending:
             self._clock.call_later(0, self._copy_due)

@@ -90,7 +90,7 @@ class _RecordShare:
         self.topic = topic
         self._positions = positions
         self._drafts = drafts
-        self._records = drafts  # those that have been put, to be announced
+        self._records = drafts  # in `put` those of recorded messages, to be announced
         self._changes: Sequence[RecordChange | None] = ()  # see `SowTopic.put_batch`
         self._announced = 0
         self.is_put = False
@@ -301,7 +301,7 @@ class InterleavedPublishes:
         bodies, deltas = self._log_bodies, self._log_envelope.deltas
         count = len(bodies)
         self._sow_keys, expirations = [0] * count, [*each(self._expirations, count)]
-        record_bodies, all_bodies = [*bodies], [*self._bodies]
+        record_bodies, all_bodies = ([*bodies], [*self._bodies]) if deltas else ([], [])
         for key, positions in by_value(self._log_keys):
             topic = self._logged[key]
             if topic.table is None:

@@ -63,7 +63,7 @@ PARTS: Final = {
     "work": Part(queue("work", "logged-work")),
     "extra": Part(recorded("extra"), "TransactionLog"),
 }
-"""The parts, each after those that it is made from."""
+"""The parts, each after its sources."""
 
 TOPICS: Final = ("fixed", "file", "memory", "logged-file", "logged-memory", "logged-work", "extra")
 """The topics that messages are published to."""
@@ -154,12 +154,16 @@ def compare(admin: Admin, model: Model, directory: Path) -> None:
         text = text.replace(f":{admin.port}<", f":{free_port()}<")
         with running_configuration(fresh, text, port) as server, server.log_on("query") as other:
             for name in ("fixed", *PARTS):
-                if name == "memory":
-                    continue
-                wait_until(
-                    lambda name=name: records(peer, name) == records(other, name),  # type: ignore[misc]
-                    lambda name=name: f"{name}: {records(peer, name)} {records(other, name)}",  # type: ignore[misc]
-                )
+                if name != "memory":
+                    wait_until_equal(peer, other, name)
+
+
+def wait_until_equal(peer: RawPeer, other: RawPeer, name: str) -> None:
+    """Wait until two servers have the same records of a topic."""
+    wait_until(
+        lambda: records(peer, name) == records(other, name),
+        lambda: f"{name}: {records(peer, name)} {records(other, name)}",
+    )
 
 
 @pytest.mark.parametrize("number", spread(range(16), 2))

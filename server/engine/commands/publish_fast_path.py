@@ -224,20 +224,24 @@ class PublishHeaderCache:
         headers, bodies = self.headers, batch.bodies
         for start, end, keys in _interleaved_ranges(headers, batch.keys, len(bodies)):
             header = headers[batch.keys if isinstance(batch.keys, int) else batch.keys[start]]
-            values = batch.values.part(start, end)
-            if not header.uses_sequences:
-                values = values._replace(sequences=())
-            publish(header, keys, bodies[start:end], values)
+            publish(header, keys, bodies[start:end], _used_values(header, batch.values, start, end))
         return len(bodies)
+
+
+def _used_values(
+    header: PublishHeader, values: HeaderColumns, start: int, end: int
+) -> HeaderColumns:
+    """Return the values of consecutive messages, without sequence numbers that are not used."""
+    part = values.part(start, end)
+    return part if header.uses_sequences else part._replace(sequences=())
 
 
 def _columns(
     header: PublishHeader, rows: Sequence[tuple[int, bytes, bytes, bytes, bytes]]
 ) -> HeaderColumns:
     """Return the values of messages that have been found one by one."""
-    _, sequences, *metadata = zip(*rows, strict=True)
-    columns = [column if any(column) else () for column in metadata]
-    return HeaderColumns(sequences if header.uses_sequences else (), *columns)
+    _, *columns = zip(*rows, strict=True)
+    return _used_values(header, HeaderColumns(*columns), 0, len(rows))
 
 
 def _can_interleave(first: PublishHeader, second: PublishHeader) -> bool:

@@ -223,10 +223,10 @@ class ReplicationState:
     # destinations
 
     def replace_destinations(self, destinations: Mapping[str, ReplicationDestination]) -> None:
-        """Replace the destinations; those that are removed have no links any more.
+        """Replace the destinations; removed ones have no links any more.
 
         Args:
-            destinations: all destinations, by name: new ones, and those that stay.
+            destinations: all destinations, by name: new and unchanged ones.
         """
         for name, destination in self.destinations.items():
             if destinations.get(name) is not destination:

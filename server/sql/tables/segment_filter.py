@@ -125,7 +125,7 @@ class _DecidedValues(NamedTuple):
     Attributes:
         values: the values.
         matches: the mask of those that match.
-        codes: the codes of those that match.
+        codes: the codes of matching values.
     """
 
     values: TextColumn | MixedColumn

@@ -88,7 +88,7 @@ def rekey_records(
 
 
 def may_need_rekeying(sow: SowTopicRecords) -> bool:
-    """Return whether the SOW keys of records may be others than those that a topic makes now."""
+    """Return whether records may have other SOW keys than a topic makes now."""
     table = sow.table
     return (
         len(table) > 0
