@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from server.replication.core.columns import by_value
 from server.storage.journal import JournalEntryKind
-from server.storage.journal.write.blocks import each, of_one, part_of
+from server.storage.journal.write.blocks import each, map_column, of_one, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
-from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.storage.sow.store import RecordStoreError, cleaning_paused
-from server.topics.journaled_topic import JournaledTopic, lifetimes_of, refusal_of
+from server.topics.journaled_topic import JournaledTopic, in_seconds, lifetimes_of, refusal_of
 from server.topics.log_feed import RecordedBatch
 from server.topics.sow_registry import AllSettled
 from server.topics.sow_topic import SowTopic
@@ -311,11 +311,13 @@ class InterleavedPublishes:
             if records is None:
                 return False
             self._shares[key] = _RecordShare(topic, positions, records)
-            for index, position in enumerate(positions):
-                self._sow_keys[position] = records.keys[index]
-                expirations[position] = -(-of_one(records.expires, index) // NANOSECONDS)
-                if deltas:
-                    body = records.bodies[index]
+            lifetimes = each(map_column(records.expires, in_seconds), len(positions))
+            for position, sow_key in zip(positions, records.keys, strict=True):
+                self._sow_keys[position] = sow_key
+            for position, lifetime in zip(positions, lifetimes, strict=True):
+                expirations[position] = lifetime
+            if deltas:
+                for position, body in zip(positions, records.bodies, strict=True):
                     record_bodies[position] = all_bodies[self._log_rows[position]] = body
         self._expirations = expirations if any(expirations) else 0
         if deltas:

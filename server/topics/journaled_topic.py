@@ -356,7 +356,7 @@ class JournaledSowTopic(SowTopic):
         """
         journal, keys, bodies, lifetimes = self.journal, drafts.keys, drafts.bodies, drafts.expires
         kinds = kinds_of(envelope)
-        entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds), kinds)
+        entries = encode_messages(bodies, envelope, map_column(lifetimes, in_seconds), kinds)
         start = 0
         while start < len(bodies):
             done = journal.append_messages(envelope, entries, start, keys)
@@ -412,7 +412,7 @@ class JournaledSowTopic(SowTopic):
             record.body,
             JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH,
             record.key,
-            _in_seconds(record.expires - record.timestamp) if record.expires else 0,
+            in_seconds(record.expires - record.timestamp) if record.expires else 0,
             record.correlation_id,
         )
         return self._apply_draft(record, txid, time_ns, envelope.bookmark)
@@ -438,7 +438,7 @@ class JournaledSowTopic(SowTopic):
         draft = record._replace(timestamp=to_nanoseconds(now))
         envelope = Envelope(publisher, now, record.correlation_id or None)
         self._sow.table.ensure_space((draft,))
-        left = _in_seconds(draft.expires - draft.timestamp)
+        left = in_seconds(draft.expires - draft.timestamp)
         lifetime = max(left, 1) if draft.expires else 0
         txid, time_ns = self.journal.append(
             envelope, draft.body, key=draft.key, expiration=lifetime
@@ -539,6 +539,6 @@ def lifetimes_of(envelope: Envelope) -> FieldColumn:
     return [seconds or 0 for seconds in envelope.lifetimes] or 0
 
 
-def _in_seconds(lifetime: int) -> int:
+def in_seconds(lifetime: int) -> int:
     """Return a record's lifetime as entries store it: nanoseconds as seconds, rounded up."""
     return -(-lifetime // NANOSECONDS)

@@ -96,6 +96,27 @@ class Envelope:
         if publisher is not None and publisher.user:
             self.header_keys += b',"user_id":' + json_text(publisher.user)
 
+    def __copy__(self) -> Self:
+        """Return a copy; one per topic and batch is made, and the default form is slow."""
+        envelope = object.__new__(type(self))
+        envelope.bookmark = self.bookmark
+        envelope.bookmark_publisher = self.bookmark_publisher
+        envelope.correlation_id = self.correlation_id
+        envelope.correlation_ids = self.correlation_ids
+        envelope.deltas = self.deltas
+        envelope.expiration = self.expiration
+        envelope.header_keys = self.header_keys
+        envelope.is_delta = self.is_delta
+        envelope.lifetimes = self.lifetimes
+        envelope.numbers = self.numbers
+        envelope.publisher = self.publisher
+        envelope.received_s = self.received_s
+        envelope.sequence = self.sequence
+        envelope.sequences = self.sequences
+        envelope.sow_key = self.sow_key
+        envelope.sow_keys = self.sow_keys
+        return envelope
+
     @property
     def client_name(self) -> str:
         """The name of the publishing client; empty for the server itself."""
@@ -130,12 +151,16 @@ class Envelope:
     def part(self, positions: Sequence[int]) -> Self:
         """Return this envelope for some messages of the batch, at these positions in it."""
         envelope = copy(self)
-        envelope.sequences = _values_at(self.sequences, positions)
-        envelope.correlation_ids = _values_at(self.correlation_ids, positions)
-        envelope.sow_keys = _values_at(self.sow_keys, positions)
-        envelope.lifetimes = _values_at(self.lifetimes, positions)
-        envelope.deltas = _values_at(self.deltas, positions)
-        envelope.numbers = _values_at(self.numbers, positions)
+        if self.sequences:
+            envelope.sequences = _values_at(self.sequences, positions)
+        if self.has_metadata_columns:
+            envelope.correlation_ids = _values_at(self.correlation_ids, positions)
+            envelope.sow_keys = _values_at(self.sow_keys, positions)
+            envelope.lifetimes = _values_at(self.lifetimes, positions)
+        if self.deltas:
+            envelope.deltas = _values_at(self.deltas, positions)
+        if self.numbers:
+            envelope.numbers = _values_at(self.numbers, positions)
         return envelope
 
     def recorded_part(self, start: int, end: int, publisher: int, numbers: Sequence[int]) -> Self:
@@ -250,6 +275,12 @@ class ReplicatedEnvelope(Envelope):
         self._user = user
         if user:
             self.header_keys += b',"user_id":' + json_text(user)
+
+    def __copy__(self) -> Self:
+        """See `Envelope.__copy__`."""
+        envelope = super().__copy__()
+        envelope._user = self._user  # noqa: SLF001 - a copy of this one
+        return envelope
 
     def describe_publisher(self, context: MessageContext) -> None:
         """See `Envelope.describe_publisher`."""

@@ -60,11 +60,11 @@ class LoggedEnvelope(Envelope):
             self._optional_keys_request, self._optional_keys = request, keys
         return self._optional_keys
 
-    def with_time_and_bookmark(self, received_s: float, bookmark: str) -> Self:
-        """See `Envelope.with_time_and_bookmark`."""
-        envelope = super().with_time_and_bookmark(received_s, bookmark)
-        envelope._optional_keys = b""  # noqa: SLF001 - a copy of this one
-        envelope._optional_keys_request = (False, False, False)  # noqa: SLF001 - a copy of this one
+    def __copy__(self) -> Self:
+        """See `Envelope.__copy__`; properties that an entry does not have are not set."""
+        envelope = type(self)(self._entry)
+        envelope.received_s, envelope.bookmark = self.received_s, self.bookmark
+        envelope.header_keys = self.header_keys
         return envelope
 
     @property
