@@ -74,6 +74,17 @@ AIMS: Final = (
     Aim("records-1k", 200_000),
     Aim("records-log", 250_000),
     Aim("records-log-1k", 150_000),
+    Aim("plain-mixed", 1.0, "nats-server"),
+    Aim("plain-mixed-1k", 1.0, "nats-server"),
+    Aim("fan-out-mixed", 1.0, "nats-server"),
+    Aim("publishers-mixed", 1.0, "nats-server"),
+    Aim("thousand-topics", 1.0, "nats-server"),
+    Aim("five-mixed", 2_000_000),
+    Aim("filters-mixed", 0.0),
+    Aim("log-mixed", 1_000_000),
+    Aim("log-mixed-1k", 450_000),
+    Aim("records-mixed", 400_000),
+    Aim("records-log-mixed", 300_000),
 )
 """In the order of the table."""
 

@@ -43,8 +43,8 @@ _READ: Final = Work(
 _FILTERED: Final = Work("journal, filtered by five", 6e5, "Parquet, filtered", "JSON, filtered")
 _MIXED: Final = "mixed"
 _MIXED_TOPICS: Final = ("orders", "trades", "quotes", "audit")
-_MIXED_ROWS: Final = 2_000_000
-"""Messages of all topics; the one that is read has a quarter of them."""
+_MIXED_ROWS: Final = len(_MIXED_TOPICS) * ROWS[SHORT]
+"""Messages of all topics; the one that is read has as many as the log that is not mixed."""
 _MIXED_FIVE: Final = Work(
     "mixed journal, five fields", 1e6, "Parquet, mixed, five", "JSON files, mixed, five"
 )
