@@ -13,5 +13,6 @@ complete -c amps-doctor -l ca-file -r -F -d 'authorities of its certificate, bes
 complete -c amps-doctor -l work-dir -x -a '(__fish_complete_directories)' -d 'where relative paths begin'
 complete -c amps-doctor -s D -x -d 'set a variable of the configuration, as for ampServer'
 complete -c amps-doctor -l minidump -d 'have the instance write a minidump now'
+complete -c amps-doctor -l latency -x -d 'measure how long clients wait for the engine, and why, for a time (5s)'
 complete -c amps-doctor -l output -r -F -d 'the archive; a name with instance and time if not given'
 complete -c amps-doctor -l no-archive -d 'print the report only'

@@ -54,6 +54,7 @@ MESSAGES: Final = "messages"
 EXPLANATION: Final = "explain"
 FILTERS: Final = "filters"
 FINDINGS: Final = "findings"
+DELAYS: Final = "delays"
 QUEUES: Final = f"{INSTANCE}/queues"
 
 _RNC: Final = "application/relax-ng-compact-syntax"

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from config_schema.units import UnitError, parse_interval
 from server.app.command_line import CommandLineParser, directory, file_name, make_parser
 from server.app.stdio import say
 from server.cli.admin_login import add_login_options, read_login
@@ -28,9 +29,12 @@ from server.cli.doctor.migration.text import as_text
 from server.cli.doctor.redaction import SecretRedactor
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
+from server.engine.delay_measurement import MAX_DURATION_S
+from server.storage.sow.records import NANOSECONDS
 
 _NAME: Final = "amps-doctor"
 _FAILED: Final = 4
+_LATENCY_S: Final = 5.0
 
 
 @command(_NAME, failed=_FAILED)
@@ -68,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         defines,
         options.work_dir and options.work_dir.absolute(),
         options.minidump,
+        options.latency_s,
     )
     examination = examine(question, secrets)
     archive = None
@@ -158,6 +163,16 @@ def _definition(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = parse_interval(text) / NANOSECONDS
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 < seconds <= MAX_DURATION_S:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {MAX_DURATION_S:g} seconds")
+    return seconds
+
+
 def _parser() -> CommandLineParser:
     parser = make_parser(
         _NAME,
@@ -186,6 +201,16 @@ def _parser() -> CommandLineParser:
         help="set a variable of the configuration, as for ampServer",
     )
     add("--minidump", action="store_true", help="have the instance write a minidump now")
+    add(
+        "--latency",
+        nargs="?",
+        const=_LATENCY_S,
+        default=0.0,
+        type=_seconds,
+        dest="latency_s",
+        metavar="TIME",
+        help=f"measure how long clients wait for the engine, and why, for a time ({_LATENCY_S:g}s)",
+    )
     add(
         "--output",
         type=file_name,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -235,6 +239,44 @@ def test_an_instance_whose_configuration_has_gone(
     for text in (shown, *files.values()):
         assert BODY not in text
         assert PASSWORD not in text
+
+
+def test_delays_of_the_engine_have_a_cause(
+    config: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process that is stopped for a moment is blocked."""
+
+    def pause() -> None:
+        os.kill(server.process.pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        os.kill(server.process.pid, signal.SIGCONT)
+
+    timer = threading.Timer(1.0, pause)
+    timer.start()
+    words = ("--url", address(config), "--no-archive", "--json", "--latency", "3s")
+    status, shown, _ = doctor(capsys, *words)
+    timer.join()
+    checks = {one["name"]: one for one in json.loads(shown)["checks"] if one["area"] == "latency"}
+    assert status in {1, 3}
+    assert re.fullmatch(
+        r"half of [0-9,]+ below \S+ [mu]s, 99% below \S+ [mu]s, 99.9% below \S+ [mu]s,"
+        r" the longest [0-9.]+ ms",
+        checks["delays of the engine"]["value"],
+    )
+    assert re.fullmatch(
+        r"[0-9,]+ times, \S+ ms in all, the longest [0-9.]+ ms", checks["blocked"]["value"]
+    )
+    assert checks["blocked"]["verdict"] == "look at this"
+
+
+@pytest.mark.parametrize("time_text", ["0s", "61s", "soon"])
+def test_a_time_for_which_nothing_can_be_measured(
+    config: Path, capsys: pytest.CaptureFixture[str], time_text: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        amps_doctor.main(["--config", str(config), "--latency", time_text])
+    assert ended.value.code == 2
+    assert re.search(f"argument --latency: .?{time_text}", capsys.readouterr().err)
 
 
 def test_a_configuration_that_has_been_edited_since_the_start(

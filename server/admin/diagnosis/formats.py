@@ -27,6 +27,7 @@ _SINGULAR: Final = {
     "filters": "filter",
     "clients": "client",
     "checks": "check",
+    "causes": "cause",
 }
 """The name of a list's elements in XML."""
 

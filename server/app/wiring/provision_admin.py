@@ -12,6 +12,7 @@ from server.admin.access import AccessControl
 from server.admin.audit_events import TRANSPORT, AdminAudit
 from server.admin.csrf import CsrfProtection
 from server.admin.diagnosis.collector import ClientFactsCollector
+from server.admin.diagnosis.delays_page import DelaysPage
 from server.admin.diagnosis.directories import instance_directories
 from server.admin.diagnosis.file_checks import certificate_findings, disk_findings
 from server.admin.diagnosis.findings_page import FileFindings, FindingsPage
@@ -21,7 +22,14 @@ from server.admin.health import HEALTH_PATH, READY_PATH, Health
 from server.admin.history import HistoryPages
 from server.admin.interface import AdminInterface
 from server.admin.metrics.pages import DETAILED_PATH, PATH, MetricsPage
-from server.admin.monitoring import CONFIGURATION, FILTERS, FINDINGS, QUEUES, MonitoringPages
+from server.admin.monitoring import (
+    CONFIGURATION,
+    DELAYS,
+    FILTERS,
+    FINDINGS,
+    QUEUES,
+    MonitoringPages,
+)
 from server.admin.operations.drain import drain_group
 from server.admin.operations.groups import groups_of
 from server.admin.operations.resource import ADMINISTRATOR, METHODS, OperationsResource
@@ -135,6 +143,7 @@ def provision_admin(
         )
 
     findings = FindingsPage(FileFindings(find_in_files), health, monitoring, log.recent, access)
+    delays = DelaysPage(engine.scheduler, post, access)
     instance = (ROOT, INSTANCE)
     routes = [
         *first,
@@ -148,6 +157,7 @@ def provision_admin(
             (ROOT, *CLIENTS.path.split("/")), explaining.handle_client_request, is_prefix=True
         ),
         HttpRoute((*instance, FILTERS), explaining.handle_filters_request, is_prefix=True),
+        HttpRoute((*instance, DELAYS), delays.handle_request, is_prefix=True),
         HttpRoute((*instance, FINDINGS), findings.handle_request, is_prefix=True),
         HttpRoute((PATH,), metrics.handle_request),
         HttpRoute((PATH, DETAILED_PATH), metrics.handle_detail_request),

@@ -15,7 +15,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from config_schema.redaction import without_userinfo
 
-_SECONDS: Final = 10.0
+TIMEOUT_S: Final = 10.0
+"""How long an instance may take to connect and to send something, in seconds."""
+
 _MAX_BYTES: Final = 64 << 20
 _READ_SIZE: Final = 1 << 16
 _MAX_REASON_LENGTH: Final = 100_000
@@ -98,7 +100,7 @@ class AdminClient:
         AdminRequestError: the URL is invalid.
     """
 
-    def __init__(self, url: str, login: AdminLogin, timeout_s: float = _SECONDS) -> None:
+    def __init__(self, url: str, login: AdminLogin, timeout_s: float = TIMEOUT_S) -> None:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port

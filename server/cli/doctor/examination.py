@@ -21,13 +21,19 @@ from server.cli.doctor import (
     configuration,
     data_files,
     disks,
+    latency,
     live_instance,
     logs,
     machine,
     minidumps,
     versions,
 )
-from server.cli.doctor.admin_interface import AdminClient, AdminLogin, AdminRequestError
+from server.cli.doctor.admin_interface import (
+    TIMEOUT_S,
+    AdminClient,
+    AdminLogin,
+    AdminRequestError,
+)
 from server.cli.doctor.configuration import DoctorConfiguration
 from server.cli.doctor.findings import Examination
 from server.cli.doctor.live_instance import InstanceIdentity
@@ -54,6 +60,7 @@ class ExaminationRequest:
         directory: base of relative paths; None for the one that the instance or its service
             reports, or else the current one.
         with_minidump: request a new minidump.
+        latency_s: for how many seconds to measure delays of the engine; 0 for not at all.
     """
 
     config: str | None
@@ -62,6 +69,7 @@ class ExaminationRequest:
     defines: Mapping[str, str]
     directory: Path | None
     with_minidump: bool
+    latency_s: float
 
 
 def examine(request: ExaminationRequest, secrets: SecretRedactor) -> Examination:
@@ -75,6 +83,7 @@ def examine(request: ExaminationRequest, secrets: SecretRedactor) -> Examination
         examination.run_step(configuration.AREA, examination_run.verify)
         examination.run_step(_PROCESS, examination_run.find_process)
     examination.run_step(live_instance.AREA, examination_run.query_instance)
+    examination.run_step(latency.AREA, examination_run.measure_latency)
     if examination_run.is_local:
         examination.run_step(machine.AREA, examination_run.check_machine)
         examination_run.check_files()
@@ -260,6 +269,13 @@ class _ExaminationRun:
                 f"it implements another version of AMPS than this command, {AMPS_VERSION}",
                 "use the commands that came with it",
             )
+
+    def measure_latency(self) -> None:
+        """Measure the delays of the engine, if that is requested and the instance answers."""
+        seconds, admin = self._request.latency_s, self._admin
+        if seconds and admin is not None and self._identity is not None:
+            patient_admin = AdminClient(admin.url, self._request.login, seconds + TIMEOUT_S)
+            latency.examine(patient_admin, seconds, self.examination)
 
     def check_machine(self) -> None:
         """Check the machine."""
