@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from actions.administrative import ADMINISTRATIVE
 from actions.context import ActionContext
 from actions.module import Condition, Step, StepError
-from server.topics.system.audit import INSTANCE_PARTY
+from server.topics.system.audit import INSTANCE_ACTOR
 
 if TYPE_CHECKING:
     from actions.services import ActionServices
@@ -232,7 +232,7 @@ class Action:
         for part in self._parts:
             log.emit("29-0100", module=part.name, event=context.cause)
             if part.name in ADMINISTRATIVE:
-                audit.report_action(INSTANCE_PARTY, part.name, context.cause)
+                audit.report_action(INSTANCE_ACTOR, part.name, context.cause)
             try:
                 if not await self._execute_part(part, context):
                     return part.name, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.topics.system.audit import AuditParty
+from server.topics.system.audit import AuditActor
 
 if TYPE_CHECKING:
     from server.admin.engine_calls import EngineCalls
@@ -30,18 +30,18 @@ class AdminAudit:
 
     def record_logon(self, user: str, address: str, reason: str) -> None:
         """Record a requester's first logon."""
-        party = self._party(user, address)
-        self._engine_calls.post(lambda: self._audit.report_logon(party, reason))
+        actor = self._actor(user, address)
+        self._engine_calls.post(lambda: self._audit.report_logon(actor, reason))
 
     def record_logon_refusal(self, user: str, address: str, reason: str) -> None:
         """Record that a requester's credentials were not accepted."""
-        party = self._party(user, address)
-        self._engine_calls.post(lambda: self._audit.report_refused_logon(party, reason))
+        actor = self._actor(user, address)
+        self._engine_calls.post(lambda: self._audit.report_refused_logon(actor, reason))
 
     def record_refusal(self, user: str, address: str, path: str, rule: str) -> None:
         """Record that entitlement refused a requester a path, or the operation at that path."""
-        party = self._party(user, address)
-        self._engine_calls.post(lambda: self._audit.report_refusal(party, "see", path, rule))
+        actor = self._actor(user, address)
+        self._engine_calls.post(lambda: self._audit.report_refusal(actor, "see", path, rule))
 
     def record_operation(self, user: str, address: str, path: str, details: str) -> None:
         """Record the operation that a requester has started.
@@ -52,8 +52,8 @@ class AdminAudit:
             path: the path of the operation.
             details: its parameters, as far as they may be shown.
         """
-        party = self._party(user, address)
-        self._engine_calls.post(lambda: self._audit.report_action(party, path, details))
+        actor = self._actor(user, address)
+        self._engine_calls.post(lambda: self._audit.report_action(actor, path, details))
 
-    def _party(self, user: str, address: str) -> AuditParty:
-        return AuditParty(user, address, TRANSPORT, module=self._module)
+    def _actor(self, user: str, address: str) -> AuditActor:
+        return AuditActor(user, address, TRANSPORT, module=self._module)

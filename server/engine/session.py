@@ -57,7 +57,7 @@ from server.security.permissions import Permission, Permissions, Permit
 from server.topics.subscriptions.delivery.outbox import Outbox
 from server.topics.subscriptions.delivery.wire_trace import with_wire_trace
 from server.topics.subscriptions.subscription import Subscription
-from server.topics.system.audit import AuditParty
+from server.topics.system.audit import AuditActor
 from server.util.limits import MAX_HEADER_SIZE, MAX_HEADER_SIZE_BEFORE_LOGON
 
 if TYPE_CHECKING:
@@ -301,10 +301,10 @@ class Session:
                 self.pre_logon_connection.start_timeout()
 
     @property
-    def audit_party(self) -> AuditParty:
+    def audit_actor(self) -> AuditActor:
         """The client's identity for the audit trail."""
         connection_context = self.connection_context
-        return AuditParty(
+        return AuditActor(
             self.user,
             self.address,
             connection_context.transport,
@@ -331,7 +331,7 @@ class Session:
             permit = self.get_permit(permission, topic)
             self.denied_writes += not permit.is_allowed
         if not permit.is_allowed:
-            self.engine.audit.report_refusal(self.audit_party, permission.value, topic, permit.rule)
+            self.engine.audit.report_refusal(self.audit_actor, permission.value, topic, permit.rule)
             raise CommandRefusedError(
                 NOT_ENTITLED, f"user {self.user!r} may not {permission.value} topic {topic!r}"
             )
@@ -344,7 +344,7 @@ class Session:
         limit = f"the filter {permit.filter_text} does not match" if permit.filter_text else ""
         rule = ": ".join(filter(None, (permit.rule, limit)))
         self.engine.audit.report_refusal(
-            self.audit_party, Permission.WRITE_TOPIC.value, topic, rule
+            self.audit_actor, Permission.WRITE_TOPIC.value, topic, rule
         )
 
     def is_permitted(self, permission: Permission, topic: str) -> bool:

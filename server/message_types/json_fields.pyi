@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from server.message_types.base import Value
 from server.message_types.bulk import JoinedBodies, RawColumn
-from server.message_types.json_read import WantedMember
+from server.message_types.json_read import JsonPathNode
 from server.message_types.paths import Path
 
 class FieldReader:
@@ -23,7 +23,7 @@ class FieldReader:
 
     def __init__(
         self,
-        members: Sequence[WantedMember],
+        members: Sequence[JsonPathNode],
         slots: int,
         text: Callable[[bytes], str],
         number: Callable[[bytes], Value],

@@ -49,7 +49,7 @@ cdef class MemberWalk:
     cdef Guess *_guesses    # GUESSED for each level; NULL until `_guess_names`
     cdef int _member_count, _level_count, _outermost
     cdef list _encoded      # names of the members: `Name.text` points there
-    cdef list _below        # of the members: `WantedMember.below`
+    cdef list _below        # of the members: `JsonPathNode.below`
 
     cdef int _guess_names(self) except -1
     cdef int _walk(self, const char *start, const char *end) except -1

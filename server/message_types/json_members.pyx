@@ -31,7 +31,7 @@ cdef class MemberWalk:
     """Scans bodies.
 
     Args:
-        members: the wanted members of the outermost object; see `WantedMember` in json_read.py.
+        members: the wanted members of the outermost object; see `JsonPathNode` in json_read.py.
     """
 
     def __cinit__(self, members, *_):

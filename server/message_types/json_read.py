@@ -117,7 +117,7 @@ def _bounded(value: Value) -> Value:
 
 def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
     """Make a reader for which the first of equal keys counts."""
-    members = _wanted_members(list(enumerate(paths)), 1)
+    members = _path_nodes(list(enumerate(paths)), 1)
     read_part = _part_reader(paths)
     scan_all = scanning_extractor(paths, first_wins=True)
 
@@ -136,7 +136,7 @@ def first_wins_tests(filters: Sequence[Sequence[LiteralTest]]) -> FilterTests:
         [SlotTest(paths.index(test.path), test.operator, test.literals) for test in tests]
         for tests in filters
     ]
-    return FilterTests(_wanted_members(list(enumerate(paths)), 1), len(paths), placed)
+    return FilterTests(_path_nodes(list(enumerate(paths)), 1), len(paths), placed)
 
 
 class SlotTest(NamedTuple):
@@ -155,40 +155,40 @@ class SlotTest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WantedMember:
-    """A member of an object that paths lead to or through.
+class JsonPathNode:
+    """A node of a tree of paths: a member of an object that paths lead to or through.
 
     Attributes:
         name: its name, encoded.
         slot: the slot of the path that ends here, -1 if none does.
         below: the slot and the remaining steps of every path through this member.
-        members: the wanted members of its value, if it is an object.
+        members: the nodes of the members of its value, if it is an object.
         by_parts: True if `part` of `FieldReader` always reads its value.
     """
 
     name: bytes
     slot: int
     below: Sequence[_Rest]
-    members: Sequence[WantedMember]
+    members: Sequence[JsonPathNode]
     by_parts: bool
 
 
-def _wanted_members(paths: Sequence[_Rest], depth: int) -> Sequence[WantedMember]:
-    """Return the wanted members of an object at a depth, from the remaining steps of the paths."""
+def _path_nodes(paths: Sequence[_Rest], depth: int) -> Sequence[JsonPathNode]:
+    """Return the nodes of the members of an object, from the remaining steps of the paths."""
     if depth > MAX_DEPTH:
         return ()
     by_name: dict[str, list[_Rest]] = {}
     for slot, path in paths:
         if path:
             by_name.setdefault(cast("str", path[0]), []).append((slot, path[1:]))
-    return [_member(text_to_bytes(name), below, depth) for name, below in by_name.items()]
+    return [_path_node(text_to_bytes(name), below, depth) for name, below in by_name.items()]
 
 
-def _member(name: bytes, below: Sequence[_Rest], depth: int) -> WantedMember:
+def _path_node(name: bytes, below: Sequence[_Rest], depth: int) -> JsonPathNode:
     ends = [slot for slot, rest in below if not rest]
     by_parts = len(ends) > 1 or any(rest and isinstance(rest[0], int) for _, rest in below)
-    members = () if by_parts else _wanted_members(below, depth + 1)
-    return WantedMember(name, ends[0] if ends else -1, below, members, by_parts)
+    members = () if by_parts else _path_nodes(below, depth + 1)
+    return JsonPathNode(name, ends[0] if ends else -1, below, members, by_parts)
 
 
 def _part_reader(

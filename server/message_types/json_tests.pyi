@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from server.message_types.json_read import SlotTest, WantedMember
+from server.message_types.json_read import JsonPathNode, SlotTest
 
 class FilterTests:
     """Filters that are decided together. Use one per thread.
@@ -17,7 +17,7 @@ class FilterTests:
     """
 
     def __init__(
-        self, members: Sequence[WantedMember], slots: int, filters: Sequence[Sequence[SlotTest]]
+        self, members: Sequence[JsonPathNode], slots: int, filters: Sequence[Sequence[SlotTest]]
     ) -> None: ...
     def decide(self, bodies: Sequence[bytes]) -> list[tuple[int, int, int]]:
         """Decide the filters for bodies.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.sql.query.errors import CRASH_SHUTDOWN, OUT_OF_MEMORY, QUERY_CANCELED
+from server.sql.sqlstate import CRASH_SHUTDOWN, OUT_OF_MEMORY, QUERY_CANCELED
 from server.util.rate_limited_log import host_of
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ def complete_logon(
         last_logged=0,
         correlation_id="",
     )
-    engine.audit.report_logon(session.audit_party, admission.reason)
+    engine.audit.report_logon(session.audit_actor, admission.reason)
     engine.client_status.publish("logon", session, client_address=session.address)
 
 
 def log_limited(log: RateLimitedLog, message_id: str, session: Session, **fields: object) -> None:
-    """Write an entry that a client causes by what it asks for, unless there are too many.
+    """Write an entry about a request of a client, unless there are too many.
 
     They are counted by host, since each connection of an application has a name of its own.
     """
@@ -128,5 +128,5 @@ def _log_slow_statement(session: Session, slow: SlowStatement, sqlstate: str | N
 
 
 def printable(text: str, length: int) -> str:
-    """Return the beginning of a client's text, with ? for what would break lines of the log."""
+    """Return the beginning of a client's text, with ? for characters that are not printable."""
     return "".join(c if c.isprintable() else "?" for c in text[:length])

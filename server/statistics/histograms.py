@@ -6,13 +6,16 @@ synchronization: while a histogram changes, its sum may be ahead of its counts, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.util.histogram import Histogram
+
+TASK_DURATION: Final = "turn"
+"""The distribution of the durations of tasks on the engine's thread, as users know it."""
 
 
 class Distribution(NamedTuple):
@@ -43,7 +46,7 @@ def distributions(engine: Engine) -> list[Distribution]:
     ids = topic_ids((topic.name, topic.message_type.name) for topic in queues)
     result = [
         Distribution(
-            "turn",
+            TASK_DURATION,
             "microseconds",
             "how long pieces of work have held up the engine's thread",
             "",

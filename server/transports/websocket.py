@@ -10,7 +10,7 @@ from websockets.http11 import Request
 from amperage.wire.framing import FrameError
 from amperage.wire.websocket import WebsocketPeer
 from server.security.deferred import AnswerFuture
-from server.topics.system.audit import AuditParty
+from server.topics.system.audit import AuditActor
 from server.transports.connection import HANDSHAKE_TIMEOUT_S, TransportConnection, TransportContext
 from server.transports.websocket_handshake import (
     HandshakeAuthenticator,
@@ -132,13 +132,13 @@ class WebsocketConnection(TransportConnection):
             if result.refused_logon is not None:
                 user, reason = result.refused_logon
                 connection_context = self._connection_context
-                party = AuditParty(
+                actor = AuditActor(
                     user,
                     self._peer_address(),
                     connection_context.transport,
                     module=connection_context.auth_module,
                 )
-                self._engine.audit.report_refused_logon(party, reason)
+                self._engine.audit.report_refused_logon(actor, reason)
             return
         try:
             self._peer.accept(request, (*settings.response_headers, *result.headers))

@@ -13,6 +13,7 @@ from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked,
 from server.admin.diagnosis.humanize import number, size, span
 from server.log.catalogue import CATALOGUE
 from server.log.levels import Level
+from server.statistics.histograms import TASK_DURATION
 from server.statistics.resources import CLIENTS, LATENCIES, QUEUES
 from server.statistics.sources.texts import moment
 from server.statistics.timestamps import to_unix
@@ -76,7 +77,7 @@ def sample_findings(snapshot: StatisticsSnapshot) -> Iterator[CheckFinding]:
 
 def _engine_findings(snapshot: StatisticsSnapshot) -> Iterator[CheckFinding]:
     for identity, percentile in _rows(snapshot, LATENCIES, "percentile_99"):
-        if identity == "turn":
+        if identity == TASK_DURATION:
             yield checked(
                 CheckFinding(
                     LOAD,

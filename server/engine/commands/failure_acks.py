@@ -55,7 +55,7 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
     if session.is_logged_on:
         session.engine.log.emit("02-0001", **entry)
     else:  # any host may cause this at any rate, so it is rate-limited
-        session.engine.audit.log_rate_limited("02-0001", session.audit_party, **entry)
+        session.engine.audit.log_rate_limited("02-0001", session.audit_actor, **entry)
 
 
 def refuse_duplicate_command(session: Session, header: Header) -> None:

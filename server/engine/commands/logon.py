@@ -76,7 +76,7 @@ def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
         last_logged=last_sequence,
         correlation_id=header.correlation_id or "",
     )
-    session.engine.audit.report_logon(session.audit_party, admission.reason)
+    session.engine.audit.report_logon(session.audit_actor, admission.reason)
     session.engine.client_status.publish(
         "logon",
         session,
@@ -174,7 +174,7 @@ def log_on_implicitly(session: Session) -> CommandSteps:
             " to name one (header mt) before any other command",
         )
     session.log_on(session.connection_name, session.connection_context.message_type)
-    session.engine.audit.report_logon(session.audit_party, admission.reason)
+    session.engine.audit.report_logon(session.audit_actor, admission.reason)
 
 
 def _message_type(session: Session, header: Header) -> str:
@@ -272,8 +272,8 @@ def admit(
 
 def _audit_refusal(session: Session, credentials: LogonCredentials, user: str, reason: str) -> None:
     name = credentials.origin.client_name
-    party = session.audit_party._replace(user=user, client_name=name)
-    session.engine.audit.report_refused_logon(party, reason)
+    actor = session.audit_actor._replace(user=user, client_name=name)
+    session.engine.audit.report_refused_logon(actor, reason)
 
 
 def _take_permissions(

@@ -123,11 +123,11 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
 
     Attributes:
         owner: the name of the instance.
-        turns: for each bookmark, the number of its transfers; see ownership.py.
+        transfer_counts: for each bookmark, the number of its transfers; see ownership.py.
     """
 
     owner: str
-    turns: list[int]
+    transfer_counts: list[int]
 
 
 QueueEvent: TypeAlias = (

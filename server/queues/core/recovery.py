@@ -45,7 +45,9 @@ def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
             for _, offset in lifecycle.find_offsets(event.bookmarks):
                 lifecycle.get_or_create_attempts(offset).add_delivery(event.consumer, event.at)
         case Transferred():
-            for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
+            for bookmark, transfer_count in zip(
+                event.bookmarks, event.transfer_counts, strict=False
+            ):
                 lifecycle.apply_claim(
                     bookmark,
                     OwnershipClaim(transfer_count, event.owner),

@@ -81,7 +81,9 @@ class RemoteEvents:
                 for _, offset in lifecycle.find_offsets(event.bookmarks):
                     lifecycle.get_or_create_attempts(offset).add_delivery(event.consumer, now)
             case Transferred():
-                for bookmark, transfer_count in zip(event.bookmarks, event.turns, strict=False):
+                for bookmark, transfer_count in zip(
+                    event.bookmarks, event.transfer_counts, strict=False
+                ):
                     self._apply_claim(
                         bookmark,
                         OwnershipClaim(transfer_count, event.owner),

@@ -25,7 +25,7 @@ from server.security.authentication import Admission, LogonCredentials, LogonOri
 from server.security.deferred import AnswerFuture, AnswerOrFuture, on_answer
 from server.security.permissions import NO_PERMISSIONS, Permission, Permissions, Permit
 from server.storage.journal import JournalTopic
-from server.topics.system.audit import AuditParty
+from server.topics.system.audit import AuditActor
 from server.transports.connection import TransportContext, printable_address, with_certificate_user
 
 if TYPE_CHECKING:
@@ -363,12 +363,12 @@ class AcceptedReplicationConnection(ReplicationConnection):
     def audit_refusal(self, action: str, resource: str, reason: str) -> None:
         """See `LinkAdmission`."""
         self._transport_context.engine.audit.report_refusal(
-            self._audit_party(self._user), action, resource, reason
+            self._audit_actor(self._user), action, resource, reason
         )
 
-    def _audit_party(self, user: str) -> AuditParty:
+    def _audit_actor(self, user: str) -> AuditActor:
         connection_context = self._transport_context.connection_context
-        return AuditParty(
+        return AuditActor(
             user, self.address, connection_context.transport, module=connection_context.auth_module
         )
 
@@ -400,7 +400,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
             else:
                 reason = admission.detail or admission.reason
                 self._transport_context.engine.audit.report_refused_logon(
-                    self._audit_party(user), reason
+                    self._audit_actor(user), reason
                 )
                 result.set_result(
                     f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
@@ -429,26 +429,26 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
     def _logon_refusal(self) -> str | None:
         """Return why the user must not replicate as the instance that it claims to be."""
-        audit, party, name = (
+        audit, actor, name = (
             self._transport_context.engine.audit,
-            self._audit_party(self._user),
+            self._audit_actor(self._user),
             self._user,
         )
         transport = self._transport_context.connection_context.transport
         permit = self._permissions.get_permit(Permission.REPLICATION_LOGON, "")
         if not permit.is_allowed:
-            audit.report_refused_logon(party, permit.rule)
+            audit.report_refused_logon(actor, permit.rule)
             return (
                 f"{name!r} is not entitled to replicate to this instance: transport "
                 f"{transport} has to allow it replication_logon"
             )
         if self._permissions.allows_instance(self._instance) is False:
-            audit.report_refused_logon(party, f"instances does not name {self._instance}")
+            audit.report_refused_logon(actor, f"instances does not name {self._instance}")
             return (
                 f"{name!r} is not entitled to be the instance {self._instance}: the permissions of "
                 f"the user at transport {transport} have to name it (instances)"
             )
-        audit.report_logon(party, "")
+        audit.report_logon(actor, "")
         return None
 
     def _resolve_hosts(self, hello: Hello, result: AnswerFuture[str | None]) -> None:

@@ -35,8 +35,8 @@ _FIELDS: Final = (
 )
 
 
-class AuditParty(NamedTuple):
-    """The peer concerned.
+class AuditActor(NamedTuple):
+    """The user or instance that an audit event is about.
 
     Attributes:
         user: the user that the peer is known as or claims to be; empty if none in particular.
@@ -53,8 +53,8 @@ class AuditParty(NamedTuple):
     module: str = ""
 
 
-INSTANCE_PARTY: Final = AuditParty("", "", "")
-"""The party of actions that the instance itself initiates."""
+INSTANCE_ACTOR: Final = AuditActor("", "", "")
+"""The actor of actions that the instance itself initiates."""
 
 
 class Audit:
@@ -75,66 +75,66 @@ class Audit:
         self._log = log
         self._rate_limited_log = RateLimitedLog(log, clock)
 
-    def report_logon(self, party: AuditParty, reason: str) -> None:
+    def report_logon(self, actor: AuditActor, reason: str) -> None:
         """Report a logon.
 
         Args:
-            party: the client.
+            actor: the client.
             reason: the module's explanation.
         """
-        fields = _fields(party, reason=reason)
+        fields = _fields(actor, reason=reason)
         self._log.emit("25-0080", **fields)
         self._publish("logon", fields)
 
-    def report_refused_logon(self, party: AuditParty, reason: str) -> None:
+    def report_refused_logon(self, actor: AuditActor, reason: str) -> None:
         """Report a refused logon.
 
         Args:
-            party: the client.
+            actor: the client.
             reason: the reason; it may contain details that the client does not get.
         """
-        self._report_rate_limited("25-0081", "logon_refused", party, reason=reason)
+        self._report_rate_limited("25-0081", "logon_refused", actor, reason=reason)
 
-    def report_refusal(self, party: AuditParty, action: str, resource: str, rule: str) -> None:
+    def report_refusal(self, actor: AuditActor, action: str, resource: str, rule: str) -> None:
         """Report a refused action of a user.
 
         Args:
-            party: the user.
+            actor: the user.
             action: the attempted action.
             resource: the object of the action: a topic, a path.
             rule: the rule that forbids it.
         """
         self._report_rate_limited(
-            "25-0082", "refused", party, action=action, resource=resource, reason=rule
+            "25-0082", "refused", actor, action=action, resource=resource, reason=rule
         )
 
-    def report_action(self, party: AuditParty, action: str, resource: str) -> None:
+    def report_action(self, actor: AuditActor, action: str, resource: str) -> None:
         """Report an action on the instance.
 
         Args:
-            party: the initiator; no address if it is the instance itself.
+            actor: the initiator; no address if it is the instance itself.
             action: the action.
             resource: the purpose or the object of the action.
         """
-        fields = _fields(party, action=action, resource=resource)
+        fields = _fields(actor, action=action, resource=resource)
         self._log.emit("25-0083", **fields)
         self._publish("action", fields)
 
-    def log_rate_limited(self, message_id: str, party: AuditParty, /, **fields: str) -> None:
+    def log_rate_limited(self, message_id: str, actor: AuditActor, /, **fields: str) -> None:
         """Write an entry to the log alone, unless there have been many of its kind.
 
         Args:
             message_id: its id in the catalogue.
-            party: its cause; it need not have logged on.
+            actor: its cause; it need not have logged on.
             fields: its fields.
         """
-        self._rate_limited_log.emit(message_id, host_of(party.address), **fields)
+        self._rate_limited_log.emit(message_id, host_of(actor.address), **fields)
 
     def _report_rate_limited(
-        self, message_id: str, event: str, party: AuditParty, **details: str
+        self, message_id: str, event: str, actor: AuditActor, **details: str
     ) -> None:
-        fields = _fields(party, **details)
-        peer = f"{party.user!r} at {host_of(party.address)}"
+        fields = _fields(actor, **details)
+        peer = f"{actor.user!r} at {host_of(actor.address)}"
         if self._rate_limited_log.emit(message_id, peer, **fields):
             self._publish(event, fields)
 
@@ -149,11 +149,11 @@ class Audit:
             self._event_topic.publish(listener, _FIELDS, values, now)
 
 
-def _fields(party: AuditParty, **details: str) -> dict[str, str]:
+def _fields(actor: AuditActor, **details: str) -> dict[str, str]:
     return {
-        "auth_id": party.user,
-        "client_address": party.address,
-        "client_name": party.client_name,
-        "transport": party.transport,
-        "module": party.module,
+        "auth_id": actor.user,
+        "client_address": actor.address,
+        "client_name": actor.client_name,
+        "transport": actor.transport,
+        "module": actor.module,
     } | details
