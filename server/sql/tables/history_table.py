@@ -63,7 +63,7 @@ _MAX_COLUMN_SETS: Final = 2_000
 _SAMPLE_PLACES: Final = 5
 _SAMPLE_ENTRIES: Final = 64
 _SAMPLE_BYTES: Final = 256 * 1024
-"""Places of the log at which entries are sampled, and what is read at each."""
+"""Positions in the log at which entries are sampled, and the bytes that are read at each."""
 
 _FIRST_PLACE_READS: Final = 16
 _OTHER_PLACE_READS: Final = 4
@@ -199,7 +199,7 @@ class InstanceHistory:
             for file in files:
                 topics = self._topics_by_file.get(file.number)
                 if topics is None:
-                    topics = journal.topics_in(file)
+                    topics = file.topics(journal.cache)
                     if topics is None:
                         continue
                     if file.seal is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from server.storage.journal.format.entry import JournalTopic
 from server.storage.journal.format.file_names import INDEX, sibling
 from server.storage.journal.format.layout import (
     PAGE,
@@ -288,12 +289,28 @@ class JournalFile:
 
     def read_definitions(self, source: ByteSource) -> FileDefinitions:
         """Return the topics and origins of this file by their numbers."""
+        definitions = self._indexed_definitions()
+        if definitions is None:
+            count = self.seal.count if self.seal else 0
+            definitions = read_names(source, self.first_txid, count)
+        return definitions
+
+    def topics(self, cache: SourceCache) -> frozenset[JournalTopic] | None:
+        """Return the topics of this file's entries; None if it cannot be read now."""
+        definitions = self._indexed_definitions()
+        if definitions is None:
+            try:
+                definitions = self.read_definitions(cache.open(self.path))
+            except OSError:
+                return None
+        return frozenset(list(definitions.topics.values()))
+
+    def _indexed_definitions(self) -> FileDefinitions | None:
+        """Return the topics and origins if they are loaded or in the index."""
         if self.definitions is not None:
             return self.definitions
         index = self.read_index()
-        if index is not None:
-            return index.definitions
-        return read_names(source, self.first_txid, self.seal.count if self.seal else 0)
+        return None if index is None else index.definitions
 
 
 class FileTable:

@@ -32,9 +32,7 @@ from server.storage.journal.format.file_names import (
     replication_name,
     steps_name,
 )
-from server.storage.journal.format.layout import (
-    JournalFormatError,
-)
+from server.storage.journal.format.layout import JournalFormatError
 from server.storage.journal.format.side_files import SidecarFile
 from server.storage.journal.publisher_table import (
     PublisherSequences,
@@ -73,7 +71,6 @@ from server.storage.journal.write.committer import Committer
 from server.storage.journal.write.file_preparation import JournalFileMaintenance, JournalLocation
 from server.storage.journal.write.handles import OriginHandle, TopicHandle
 from server.storage.journal.write.writer import JournalWriter
-from server.util.histogram import Histogram
 
 _SIZE_UNIT: Final = 1 << 20
 _MICROSECONDS: Final = 1_000_000
@@ -98,6 +95,9 @@ class Journal:
         record_repair: finds and rebuilds damaged records; slow.
         sequence_gaps: the sequence numbers of publishers that are not in the log though higher ones
             are; owned by the engine's thread.
+        cache: the cache of open files.
+        write_latency: durations of writes until they were on stable storage, in microseconds.
+        write_sizes: sizes of writes in bytes.
         run_history: the runs of the instance and the entries that each has recorded.
 
     Raises:
@@ -157,13 +157,9 @@ class Journal:
             self.sequence_gaps.drop_publishers(recovered.sequences.keys() - sequences.keys())
         self._table = FileTable(tuple(recovered.files))
         self.run_history = RunHistory(recovered.runs, self._make_run_number)
-        self._cache = SourceCache(settings.cache_limit or default_cache_limit())
+        self.cache = SourceCache(settings.cache_limit or default_cache_limit())
         location = JournalLocation(
-            settings.instance,
-            settings.directory,
-            settings.archive,
-            size,
-            settings.with_topic_index,
+            settings.instance, settings.directory, settings.archive, size, settings.with_topic_index
         )
         self._maintenance = JournalFileMaintenance(
             location,
@@ -180,7 +176,7 @@ class Journal:
             settings.directory / steps_name(settings.instance), disk
         )
         self.clock_steps = recover_clock_steps(
-            self._clock_steps_file, recovered, self._cache, self._notice
+            self._clock_steps_file, recovered, self.cache, self._notice
         )
         if recovered.live_file is not None:
             live_file = recovered.live_file
@@ -227,12 +223,12 @@ class Journal:
         if self.has_unknown_removals:
             self._removal_tracker.reset()
         self._lookup = EntryLookup(
-            self._table, self._cache, lambda: self._writer.durable_txid, self.clock_steps
+            self._table, self.cache, lambda: self._writer.durable_txid, self.clock_steps
         )
-        self.body_repair = JournalBodyRepair(self._table, self._cache, disk)
+        self.body_repair = JournalBodyRepair(self._table, self.cache, disk)
         self.record_repair = JournalRecordRepair(
             self._table,
-            self._cache,
+            self.cache,
             disk,
             lambda: self._writer.durable_txid,
             IndexRebuild(self._maintenance, self._lookup),
@@ -241,6 +237,8 @@ class Journal:
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
         self._origins = WeakValueDictionary[tuple[str, str], OriginHandle]()
         self._reuse_definitions(live_file)
+        self.write_latency = self._committer.write_latency
+        self.write_sizes = self._committer.write_sizes
         # Bound directly, without a wrapper: this is the message path.
         self.append = self._writer.append
         self.append_batch = self._writer.append_batch
@@ -501,7 +499,7 @@ class Journal:
         """
         return JournalCursor(
             self._table,
-            self._cache,
+            self.cache,
             horizon or (lambda: self._writer.durable_txid),
             span,
             topic_predicate,
@@ -539,19 +537,6 @@ class Journal:
         """The files of the log, in order; an immutable snapshot."""
         return self._table.files
 
-    def topics_in(self, file: JournalFile) -> frozenset[JournalTopic] | None:
-        """Return the topics of a file's entries; None if it cannot be read now."""
-        definitions = file.definitions
-        if definitions is None:
-            index = file.read_index()
-            definitions = None if index is None else index.definitions
-        if definitions is None:
-            try:
-                definitions = file.read_definitions(self.cache.open(file.path))
-            except OSError:
-                return None
-        return frozenset(list(definitions.topics.values()))
-
     def known_topics(self) -> set[JournalTopic]:
         """Return the topics that the log may have entries of, also entries not written yet.
 
@@ -560,7 +545,7 @@ class Journal:
         """
         topics = {JournalTopic(*key) for key in self._topics}
         for file in self.files:
-            found = self.topics_in(file)
+            found = file.topics(self.cache)
             if found is None:
                 raise JournalUnreadableError(f"{file.path} cannot be read")
             topics |= found
@@ -569,21 +554,6 @@ class Journal:
     def is_finalized(self, number: int) -> bool:
         """Return whether a file is full, and nothing more has to be written to it."""
         return self._maintenance.is_finalized(number)
-
-    @property
-    def cache(self) -> SourceCache:
-        """The cache of open files."""
-        return self._cache
-
-    @property
-    def write_latency(self) -> Histogram:
-        """Durations of writes until they were on stable storage, in microseconds."""
-        return self._committer.write_latency
-
-    @property
-    def write_sizes(self) -> Histogram:
-        """Sizes of writes in bytes."""
-        return self._committer.write_sizes
 
     @property
     def has_archive(self) -> bool:
@@ -618,7 +588,7 @@ class Journal:
         self._notice(JournalNotice(JournalEvent.ROTATED, text, str(file.path), commit.last_txid))
 
     def _record_removal(self, file: JournalFile) -> None:
-        self._removal_tracker.record_removal(file, self._cache.open(file.path))
+        self._removal_tracker.record_removal(file, self.cache.open(file.path))
 
     def _drain_commit_queue(self) -> None:
         if self._committer.is_running:
