@@ -216,6 +216,17 @@ class AcceptAllAuthenticator(ImmediateAuthenticator):
 
 
 @dataclass(frozen=True, slots=True)
+class FixedAuthenticator(ImmediateAuthenticator):
+    """Repeats a decision made before the logon, for example in the handshake of a websocket."""
+
+    admission: Admission
+
+    def authenticate(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
+        """See `LogonExchange`."""
+        return self.admission
+
+
+@dataclass(frozen=True, slots=True)
 class RefuseAllAuthenticator(ImmediateAuthenticator):
     """Refuses every logon."""
 

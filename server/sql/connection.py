@@ -20,23 +20,17 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.framing import FrameReader
 from server.engine.pre_logon_limits import PreLogonConnection
-from server.sql.client_log import (
-    MAX_LOGGED,
-    end_statement,
-    log_limited,
-    note_input,
-    printable,
-)
+from server.sql.client_log import MAX_LOGGED, end_statement, log_limited, note_input, printable
 from server.sql.copy_input import CopySource
 from server.sql.engine_thread import Post, make_post
 from server.sql.live.channels import NotificationQueue
 from server.sql.live.statements import LiveStatements
 from server.sql.postgres import messages
-from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
+from server.sql.postgres.errors import FATAL, Diagnostic
 from server.sql.postgres.events import (
     BindRequested,
     CopyFailed,
@@ -54,31 +48,29 @@ from server.sql.postgres.events import (
     SyncRequested,
     Terminated,
     TlsRequested,
+    statement_text,
 )
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.frontend_messages import CancelRequest
+from server.sql.postgres.messages import TransactionStatus
+from server.sql.postgres.parameters import query_values
 from server.sql.postgres.portals import Portal
 from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres_logon import PostgresLogon
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import (
-    INTERNAL_ERROR,
-    NotAtOnceError,
-    SqlError,
-)
+from server.sql.query.errors import NotAtOnceError, SqlError
 from server.sql.query.session import SqlSession
 from server.sql.services import CancelKey
+from server.sql.sqlstate import ADMIN_SHUTDOWN, TOO_MANY_CONNECTIONS
 from server.sql.statement_executor import StatementExecutor
 from server.sql.statement_meter import StatementMeter
-from server.sql.statement_output import OutputWindow, to_diagnostic
+from server.sql.statement_output import NO_FAILURE, OutputWindow, StatementFailure, failure_of
 from server.sql.statement_runner import (
     BoundStatement,
     StatementEvent,
     StatementPlan,
     StatementRunner,
-    query_values,
 )
 from server.sql.tables.catalogue import SessionTables
-from server.sql.write.writer import StatementWriter
 from server.transports.connection import (
     HANDSHAKE_TIMEOUT_S,
     TransportConnection,
@@ -93,33 +85,8 @@ if TYPE_CHECKING:
     from server.sql.sql_transport import SqlTransport
     from server.sql.statement_output import Output, StatementOutput
 
-
 _SLICE_S: Final = 0.000_5
-"""The time after which other clients get a turn."""
-
-_ADMIN_SHUTDOWN: Final = "57P01"
-_TOO_MANY_CONNECTIONS: Final = "53300"
-
-_Protocol = PostgresProtocol[StatementPlan, BoundStatement]
-
-
-class _Failure(NamedTuple):
-    """The end of a statement.
-
-    Attributes:
-        diagnostic: the error, for the client; None if there is none.
-        defect: the exception, if it is a defect of the server.
-    """
-
-    diagnostic: Diagnostic | None = None
-    defect: Exception | None = None
-
-
-_NO_FAILURE: Final = _Failure()
-
-
-_tls_handshakes: set[asyncio.Task[None]] = set()
-"""Handshakes in progress: the event loop keeps weak references only."""
+"""The time after which other clients are served."""
 
 
 class PostgresConnection(TransportConnection):
@@ -135,7 +102,7 @@ class PostgresConnection(TransportConnection):
         self._sql: Final = sql
         self._services: Final = sql.services
         self._statistics: Final = sql.statistics
-        self._protocol: _Protocol = PostgresProtocol(self._release_portal)
+        self._protocol = PostgresProtocol[StatementPlan, BoundStatement](self._release_portal)
         self._runner: StatementRunner | None = None
         self._tables: SessionTables | None = None
         self._live: LiveStatements | None = None
@@ -149,6 +116,7 @@ class PostgresConnection(TransportConnection):
         self._window: Final = OutputWindow()
         self._arrived_bytes = 0  # posted output that has arrived here, and has not been read
         self._is_upgrading = False
+        self._handshake: asyncio.Task[None] | None = None  # of TLS
         self._is_lost = False
         self._is_reading_paused = False
         self._gathered: list[bytes] | None = None  # output for one write
@@ -175,7 +143,7 @@ class PostgresConnection(TransportConnection):
         self._note_security()
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes; execute what they ask for, unless a statement is being executed."""
+        """Receive bytes; execute their messages, unless a statement is being executed."""
         session = self._session
         if session is None or not session.is_open:
             return
@@ -204,7 +172,7 @@ class PostgresConnection(TransportConnection):
         session = self._session
         if not self._protocol.is_closed and session is not None:
             text = "terminating connection due to administrator command"
-            diagnostic = Diagnostic(_ADMIN_SHUTDOWN, text, FATAL, session.close_reason)
+            diagnostic = Diagnostic(ADMIN_SHUTDOWN, text, FATAL, session.close_reason)
             self._write_out(messages.error_response(diagnostic))
         self._send_gathered()
         self._end_statements()
@@ -246,7 +214,7 @@ class PostgresConnection(TransportConnection):
         if session is None or not session.is_open:
             return
         session.log.emit("18-0002", client=session.client_name, problem=problem)
-        self._write_out(self._protocol.end(Diagnostic(_TOO_MANY_CONNECTIONS, problem)))
+        self._write_out(self._protocol.end(Diagnostic(TOO_MANY_CONNECTIONS, problem)))
         session.close("auth")
 
     # ---- events
@@ -303,7 +271,7 @@ class PostgresConnection(TransportConnection):
                 session.close("connection closed")
             case SyncRequested():
                 if self._runner is not None:
-                    self._write_out(self._runner.sync())
+                    self._write_out(self._protocol.ready())
             case BindRequested(_, statement, parameters):
                 bound = BoundStatement(statement.plan, query_values(parameters))
                 self._write_out(self._protocol.complete_bind(bound))
@@ -317,9 +285,7 @@ class PostgresConnection(TransportConnection):
             return
         self._write_out(self._protocol.accept_tls())
         self._is_upgrading = True
-        task = asyncio.get_running_loop().create_task(self._start_tls(context))
-        _tls_handshakes.add(task)
-        task.add_done_callback(_tls_handshakes.discard)
+        self._handshake = asyncio.get_running_loop().create_task(self._start_tls(context))
 
     async def _start_tls(self, context: ssl.SSLContext) -> None:
         transport = self._transport
@@ -390,13 +356,13 @@ class PostgresConnection(TransportConnection):
             self._backlog.disconnect_slow_client,
         )
         self._live = LiveStatements(self._tables, session, self._post, self._notifications.add)
-        query_engine = self._services.query_engine
         executor = StatementExecutor(
-            query_engine,
+            self._services.query_engine,
+            session,
             self._tables,
             settings,
             self._live,
-            StatementWriter(session, self._tables, settings, query_engine, self._post),
+            self._post,
             partial(self._post_warning, session),
         )
         self._runner = StatementRunner(executor, settings, self._protocol)
@@ -435,7 +401,7 @@ class PostgresConnection(TransportConnection):
             session.command = "sql parse"
         elif isinstance(event, StatementRequested | ExecuteRequested):
             session.command = "sql query"
-        self._meter.begin(_statement_text(event))
+        self._meter.begin(statement_text(event))
         if not self._backlog.is_behind and runner.begin_at_once(event):
             try:
                 if self._produce_at_once(runner.answer(event, cancellation)):
@@ -450,7 +416,7 @@ class PostgresConnection(TransportConnection):
         """Answer an event on this thread; return whether nothing has had to wait."""
         parts: list[Output] = []
         answer: Callable[[], bytes] | None = None
-        failure = _NO_FAILURE
+        failure = NO_FAILURE
         try:
             while True:
                 parts.append(next(output))
@@ -459,7 +425,7 @@ class PostgresConnection(TransportConnection):
         except NotAtOnceError:
             return False
         except Exception as error:
-            failure = _failure(error)
+            failure = failure_of(error)
         for data, rows, _, _ in parts:
             self._write_out(data, rows)
             self._meter.add_output(len(data), rows)
@@ -487,7 +453,7 @@ class PostgresConnection(TransportConnection):
         except StopIteration as end:
             self._post_answer(end.value)
         except Exception as error:
-            self._post_answer(None, _failure(error))
+            self._post_answer(None, failure_of(error))
 
     def _submit(self) -> None:
         """Begin or continue the statement on a worker thread; from any thread."""
@@ -495,7 +461,7 @@ class PostgresConnection(TransportConnection):
         self._services.workers.submit(self._produce, user)
 
     def _post_answer(
-        self, answer: Callable[[], bytes] | None, failure: _Failure = _NO_FAILURE
+        self, answer: Callable[[], bytes] | None, failure: StatementFailure = NO_FAILURE
     ) -> None:
         try:
             self._post(partial(self._finish, answer, failure))
@@ -560,7 +526,7 @@ class PostgresConnection(TransportConnection):
         if self._wait is None:
             self._resume()
 
-    def _finish(self, answer: Callable[[], bytes] | None, failure: _Failure) -> None:
+    def _finish(self, answer: Callable[[], bytes] | None, failure: StatementFailure) -> None:
         """Answer the event of a statement that has ended on a worker thread."""
         self._is_running = False
         self._output = None
@@ -573,7 +539,7 @@ class PostgresConnection(TransportConnection):
                 self._notifications.flush()
             self._advance()
 
-    def _complete(self, answer: Callable[[], bytes] | None, failure: _Failure) -> None:
+    def _complete(self, answer: Callable[[], bytes] | None, failure: StatementFailure) -> None:
         """Answer the event of a statement that has ended."""
         session, runner = self._session, self._runner
         if session is None or runner is None:
@@ -617,28 +583,6 @@ class PostgresConnection(TransportConnection):
             self._send(data)
         elif data:
             self._gathered.append(data)
-
-
-def _failure(error: Exception) -> _Failure:
-    """Return an exception as the failure of a statement."""
-    match error:
-        case SqlError():
-            return _Failure(to_diagnostic(error))
-        case FormatError():
-            return _Failure(Diagnostic(error.sqlstate, str(error)))
-    # A defect: the client must not wait without end.
-    text = f"internal error: {type(error).__name__}"
-    return _Failure(Diagnostic(INTERNAL_ERROR, text), error)
-
-
-def _statement_text(event: Event[StatementPlan, BoundStatement]) -> str | None:
-    """Return the text of the statement that an event executes; None if it executes none."""
-    match event:
-        case StatementRequested(text):
-            return text
-        case ExecuteRequested(portal):
-            return portal.statement.text
-    return None
 
 
 def _release(output: StatementOutput | None, runner: StatementRunner) -> None:

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from server.sql.postgres.errors import FormatError
 from server.sql.postgres.messages import BINARY_FORMAT
 from server.sql.postgres.parameters import decode_parameters
-from server.sql.query.errors import PROGRAM_LIMIT_EXCEEDED, QUERY_CANCELED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import (
+    BAD_COPY_FILE_FORMAT,
+    CHARACTER_NOT_IN_REPERTOIRE,
+    PROGRAM_LIMIT_EXCEEDED,
+    QUERY_CANCELED,
+)
 
 if TYPE_CHECKING:
     from server.sql.query.statement import CopyFormat
@@ -25,8 +31,6 @@ if TYPE_CHECKING:
 MAX_ROW_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a row."""
 
-_BAD_FORMAT: Final = "22P04"
-_NO_CHARACTER: Final = "22021"
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
 _HEAD: Final = Struct(">II")
 """Flags, and the length of an extension, behind the signature."""
@@ -180,7 +184,9 @@ class _LineDecoder:
         except UnicodeDecodeError:
             text = "\0"
         if "\0" in text:
-            raise self._wrong(_NO_CHARACTER, "invalid byte sequence for encoding UTF8")
+            raise self._wrong(
+                CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding UTF8"
+            )
         return text
 
     def _complete(self, line: str) -> str | None:
@@ -286,7 +292,7 @@ class _LineDecoder:
                 position += 1
 
     def _malformed(self, problem: str) -> SqlError:
-        return self._wrong(_BAD_FORMAT, problem)
+        return self._wrong(BAD_COPY_FILE_FORMAT, problem)
 
     def _wrong(self, sqlstate: str, problem: str) -> SqlError:
         return SqlError(sqlstate, problem, detail=f"It is in row {self._number}.")
@@ -316,7 +322,7 @@ class _BinaryDecoder:
             return
         if piece is None:
             if self._buffer or not self._has_head:
-                raise self._wrong(_BAD_FORMAT, "unexpected end of the data")
+                raise self._wrong(BAD_COPY_FILE_FORMAT, "unexpected end of the data")
             return
         self._buffer += piece
         position = 0 if self._has_head else self._read_head()
@@ -347,7 +353,7 @@ class _BinaryDecoder:
             return -1
         _, extension = _HEAD.unpack_from(self._buffer, len(_SIGNATURE))
         if not self._buffer.startswith(_SIGNATURE):
-            raise SqlError(_BAD_FORMAT, "COPY file signature not recognized")
+            raise SqlError(BAD_COPY_FILE_FORMAT, "COPY file signature not recognized")
         if len(self._buffer) < head + extension:
             return -1
         self._has_head = True
@@ -369,7 +375,7 @@ class _BinaryDecoder:
             return spans, position
         if count != len(self._types):
             raise self._wrong(
-                _BAD_FORMAT, f"row field count is {count}, expected {len(self._types)}"
+                BAD_COPY_FILE_FORMAT, f"row field count is {count}, expected {len(self._types)}"
             )
         for _ in range(count):
             if len(buffer) < position + _LENGTH.size:

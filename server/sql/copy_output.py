@@ -56,7 +56,7 @@ _ESCAPES: Final = {
 
 
 class CopyMarks(NamedTuple):
-    """What separates the values of COPY in the formats text and csv.
+    """The separators of the values of COPY in the formats text and csv.
 
     Attributes:
         delimiter: separates the values of a row.
@@ -140,7 +140,7 @@ class CopyEncoder:
         )
 
     def begin(self) -> bytes:
-        """Return CopyOutResponse, and what precedes the rows."""
+        """Return CopyOutResponse, and the header before the rows."""
         format_code = messages.BINARY_FORMAT if self._is_binary else messages.TEXT_FORMAT
         start = messages.copy_out_response(
             [format_code] * len(self._columns), binary=self._is_binary
@@ -167,7 +167,7 @@ class CopyEncoder:
         )
 
     def end(self) -> bytes:
-        """Return what follows the rows, and CopyDone."""
+        """Return the trailer after the rows, and CopyDone."""
         end = messages.copy_data(self._head + _BINARY_END) if self._is_binary else b""
         return end + messages.COPY_DONE
 

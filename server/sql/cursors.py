@@ -7,14 +7,12 @@ from typing import Final
 
 from server.sql.live.rows import LiveRows
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import CONFIGURATION_LIMIT_EXCEEDED, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.row_cursor import RowCursor
+from server.sql.sqlstate import CONFIGURATION_LIMIT_EXCEEDED, DUPLICATE_CURSOR, INVALID_CURSOR_NAME
 
 MAX_CURSORS: Final = 100
 """Cursors of a client."""
-
-_INVALID_CURSOR_NAME: Final = "34000"
-_DUPLICATE_CURSOR: Final = "42P03"
 
 
 @dataclass(slots=True)
@@ -47,7 +45,7 @@ class Cursors:
             SqlError: there is one of this name, or there are too many.
         """
         if name in self._cursors:
-            raise SqlError(_DUPLICATE_CURSOR, f'cursor "{name}" already exists')
+            raise SqlError(DUPLICATE_CURSOR, f'cursor "{name}" already exists')
         if len(self._cursors) >= MAX_CURSORS:
             raise SqlError(
                 CONFIGURATION_LIMIT_EXCEEDED, f"a session has at most {MAX_CURSORS} cursors"
@@ -65,7 +63,7 @@ class Cursors:
         """
         cursor = self._cursors.get(name or "")
         if cursor is None:
-            raise SqlError(_INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
+            raise SqlError(INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
         return cursor
 
     def close(self, name: str | None) -> None:
@@ -81,7 +79,7 @@ class Cursors:
         del self._cursors[name]
 
     def close_all(self, *, held: bool) -> None:
-        """End all cursors; those that outlive their transaction only if `held`."""
+        """End all cursors; cursors that outlive their transaction only if `held`."""
         for name, cursor in list(self._cursors.items()):
             if held or not cursor.is_held:
                 cursor.rows.close()

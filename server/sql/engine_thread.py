@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeAlias, TypeVar
 
-from server.sql.query.errors import INTERNAL_ERROR, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INTERNAL_ERROR
 from server.sql.statement_threads import blocking_wait
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
@@ -44,11 +45,11 @@ def post_call(post: Post, call: Callable[[], None]) -> None:
         raise SqlError(INTERNAL_ERROR, "the instance is stopping") from None
 
 
-def call_engine(post: Post, work: Callable[[], _ResultT]) -> _ResultT:
-    """Do something on the engine's thread; return its result.
+def submit_to_engine(post: Post, work: Callable[[], _ResultT]) -> Future[_ResultT]:
+    """Schedule work on the engine's thread; return its future result.
 
     Raises:
-        SqlError: the instance is stopping, or is too busy.
+        SqlError: the instance is stopping.
     """
     result: Future[_ResultT] = Future()
 
@@ -59,7 +60,16 @@ def call_engine(post: Post, work: Callable[[], _ResultT]) -> _ResultT:
             result.set_exception(error)
 
     post_call(post, run)
-    return wait_for_engine(result)
+    return result
+
+
+def call_engine(post: Post, work: Callable[[], _ResultT]) -> _ResultT:
+    """Do work on the engine's thread; return its result.
+
+    Raises:
+        SqlError: the instance is stopping, or is too busy.
+    """
+    return wait_for_engine(submit_to_engine(post, work))
 
 
 def wait_for_engine(result: Future[_ResultT]) -> _ResultT:

@@ -16,11 +16,11 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.security.authentication import Admission, ImmediateAuthenticator
+from server.security.authentication import Admission, FixedAuthenticator
 from server.sql.connection import PostgresConnection
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.server_messages import (
@@ -38,7 +38,6 @@ from server.sql.services import CancelKey
 from server.sql.sql_transport import TlsUpgrade
 
 if TYPE_CHECKING:
-    from server.security.authentication import LogonCredentials
     from server.sql.sql_transport import SqlTransport
     from server.transports.connection import TransportContext
 
@@ -52,7 +51,7 @@ _NO_USER: Final = "console"
 """The name for a user that is not known: the protocol needs one."""
 
 _AUTH_MODULE: Final = "TrustedAdmin"
-"""The name of what admits the user, as for websockets that trust the admin interface."""
+"""The name of the module that admits the user, as for websockets that trust the admin interface."""
 
 
 class LocalLogonError(Exception):
@@ -61,17 +60,6 @@ class LocalLogonError(Exception):
 
 class LocalConnectionLostError(Exception):
     """The connection has ended: by an administrator, or because the instance stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class _AdmittedUser(ImmediateAuthenticator):
-    """Admits the user that the caller has authenticated."""
-
-    user: str
-
-    def authenticate(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
-        """See `LogonExchange`."""
-        return Admission(True, self.user, "logged on to the admin interface")
 
 
 class _LocalConnection(PostgresConnection):
@@ -126,7 +114,9 @@ class LocalSqlTransport:
         if self._trusts_users:
             connection_context = replace(
                 context.connection_context,
-                authenticator=_AdmittedUser(user),
+                authenticator=FixedAuthenticator(
+                    Admission(True, user, "logged on to the admin interface")
+                ),
                 auth_module=_AUTH_MODULE,
             )
             context = replace(context, connection_context=connection_context)

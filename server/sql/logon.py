@@ -9,15 +9,13 @@ from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.logon import admit
 from server.security.authentication import LogonCredentials, LogonOrigin
 from server.sql.client_log import client_name_of, complete_logon
-from server.sql.query.errors import QUERY_CANCELED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_AUTHORIZATION, INVALID_PASSWORD, QUERY_CANCELED
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.security.authentication import Admission
     from server.security.deferred import AnswerFuture
-
-INVALID_AUTHORIZATION: Final = "28000"
-INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
 
 
 class LogonAttempt:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from server.security.authentication import ChallengeLimit
-from server.sql.logon import INVALID_AUTHORIZATION, LogonAttempt, exchange_refused
+from server.sql.logon import LogonAttempt, exchange_refused
 from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.events import (
     PasswordGiven,
@@ -16,6 +16,7 @@ from server.sql.postgres.events import (
 )
 from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_AUTHORIZATION
 from server.sql.statement_output import to_diagnostic
 
 if TYPE_CHECKING:

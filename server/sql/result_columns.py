@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.sql.postgres.types import ResultColumn
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED
 
 if TYPE_CHECKING:
     from server.sql.query.results import QueryColumn

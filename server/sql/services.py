@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.sql.query.execution import QueryEngine, QueryLimits
+from server.sql.query.query_engine import QueryEngine, QueryLimits
 from server.sql.statement_threads import StatementThreads
 from server.sql.tables.instance_tables import InstanceTables
 

@@ -11,33 +11,26 @@ What belongs to a protocol is with its connections: portals, cursors and transac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.sql.query.live_terms import TopicName
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.tables.errors import ColumnsWidenedError
+from server.sql.write.writer import StatementWriter
 
 if TYPE_CHECKING:
-    from server.sql.copy_input import CopySource
+    from server.engine.session import Session
+    from server.sql.engine_thread import Post
     from server.sql.live.rows import LiveRows
     from server.sql.live.statements import LiveStatements
     from server.sql.postgres.types import ResultColumn
     from server.sql.query.cancellation import Cancellation
-    from server.sql.query.execution import QueryEngine
     from server.sql.query.live_terms import LiveTerms
+    from server.sql.query.query_engine import QueryEngine
     from server.sql.query.results import Description, QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
-    from server.sql.write.write_task import WriteOutcome
-    from server.sql.write.writer import (
-        ColumnCheck,
-        CopyTarget,
-        StatementWriter,
-        WriteResult,
-        WriteSteps,
-    )
 
 MAX_OPEN_RESULTS: Final = 10
 """Results of a client that are not at their end: each keeps the records that it reads."""
@@ -74,36 +67,34 @@ class StatementExecutor:
 
     Args:
         engine: executes queries.
+        session: the client's session.
         tables: the tables of the client's user.
         settings: the client's settings.
         live: executes SUBSCRIBE, LISTEN, UNLISTEN and NOTIFY.
-        writer: executes statements that write.
+        post: schedules a call on the engine's thread.
         warn: called with unknown parts of the catalogue that the client has asked for.
+
+    Attributes:
+        engine: executes queries.
+        writer: executes statements that write.
     """
 
     def __init__(
         self,
         engine: QueryEngine,
+        session: Session,
         tables: SessionTables,
         settings: SqlSession,
         live: LiveStatements,
-        writer: StatementWriter,
+        post: Post,
         warn: Callable[[str], None],
     ) -> None:
-        self._engine: Final = engine
+        self.engine: Final = engine
+        self.writer: Final = StatementWriter(session, tables, settings, engine, post)
         self._tables: Final = tables
         self._settings: Final = settings
         self._live: Final = live
-        self._writer: Final = writer
         self._warn: Final = warn
-
-    def parse(self, text: str) -> list[Statement]:
-        """Return the statements of a text; see `QueryEngine.parse`."""
-        return self._engine.parse(text)
-
-    def known_statement(self, text: str) -> Statement | None:
-        """Return the only statement of a text; see `QueryEngine.known_statement`."""
-        return self._engine.known_statement(text)
 
     def begin_at_once(self, statement: Statement, parameter_types: Sequence[int]) -> bool:
         """Begin to execute a statement on the engine's thread, if it reads a few records only.
@@ -111,7 +102,7 @@ class StatementExecutor:
         Until `end_at_once`, `describe` and `open` raise `NotAtOnceError` instead of waiting.
         """
         user = self._settings.user
-        self._tables.at_once = self._engine.is_point_query(statement, parameter_types, user)
+        self._tables.at_once = self.engine.is_point_query(statement, parameter_types, user)
         return self._tables.at_once
 
     def end_at_once(self) -> None:
@@ -127,9 +118,9 @@ class StatementExecutor:
             SqlError: the statement is wrong.
         """
         if statement.kind is StatementKind.WRITE or statement.has_returning:
-            found = self._writer.describe(statement, parameter_types, cancellation)
+            found = self.writer.describe(statement, parameter_types, cancellation)
         else:
-            found = self._engine.describe(
+            found = self.engine.describe(
                 statement,
                 self._tables,
                 self._settings,
@@ -175,7 +166,7 @@ class StatementExecutor:
                     return self._subscribe(
                         statement, statement.live, cancellation, parameters, parameter_types
                     )
-                result = self._engine.execute(
+                result = self.engine.execute(
                     statement,
                     self._tables,
                     self._settings,
@@ -203,32 +194,11 @@ class StatementExecutor:
         begins: bool = True,
     ) -> LiveRows:
         """Begin a SUBSCRIBE; with `begins=False` for its columns only, so from now on."""
-        plan, as_of = self._engine.plan_live(
+        plan, as_of = self.engine.plan_live(
             statement, self._tables, self._settings, parameters, parameter_types, cancellation
         )
         cancellation.check()
         return self._live.subscribe(terms, plan, cancellation, as_of if begins else None)
-
-    def write(
-        self,
-        statement: Statement,
-        cancellation: Cancellation,
-        parameters: Sequence[object],
-        parameter_types: Sequence[int],
-        check_columns: ColumnCheck,
-    ) -> WriteSteps:
-        """Execute a statement that writes; see `StatementWriter.run`."""
-        return self._writer.run(statement, parameters, parameter_types, cancellation, check_columns)
-
-    def prepare_copy(self, statement: Statement) -> CopyTarget:
-        """Return the columns of a COPY FROM STDIN; see `StatementWriter.prepare_copy`."""
-        return self._writer.prepare_copy(statement)
-
-    def copy(
-        self, target: CopyTarget, source: CopySource, cancellation: Cancellation
-    ) -> Generator[CopySource | Future[WriteOutcome], None, WriteResult]:
-        """Execute a COPY FROM STDIN; see `StatementWriter.copy`."""
-        return self._writer.copy(target, source, cancellation)
 
     def apply(self, statement: Statement) -> None:
         """Execute a statement that has an effect only: a setting, LISTEN, UNLISTEN or NOTIFY.

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
-from server.sql.postgres.errors import Diagnostic
+from server.sql.postgres.errors import Diagnostic, FormatError
 from server.sql.postgres.formats import encode_data_rows
 from server.sql.postgres.messages import BINARY_FORMAT
 from server.sql.postgres.pieces import ColumnFormat
 from server.sql.query.errors import SqlError
 from server.sql.result_columns import REVALIDATION, ResultChangedError
 from server.sql.row_cursor import RowCursor
+from server.sql.sqlstate import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from server.sql.copy_input import CopySource
-    from server.sql.postgres.types import ResultColumn
 
 
 _MAX_UNREAD: Final = 2 * 1024 * 1024
@@ -73,7 +73,6 @@ class OutputWindow:
 def send_rows(
     rows: RowCursor | LiveRows,
     limit: int | None,
-    columns: Sequence[ResultColumn],
     formats: Sequence[int],
     timeout_s: float | None = None,
 ) -> Generator[Output, None, int]:
@@ -82,13 +81,12 @@ def send_rows(
     Args:
         rows: the rows.
         limit: the maximum number; None for all.
-        columns: their columns.
         formats: the formats of the columns.
         timeout_s: how long to wait for changes, see `LiveRows.fetch`.
     """
     column_formats = [
         ColumnFormat(column.type_oid, binary=code == BINARY_FORMAT)
-        for column, code in zip(columns, formats, strict=True)
+        for column, code in zip(rows.columns, formats, strict=True)
     ]
     before = rows.taken
     batch: pa.RecordBatch | LiveWait
@@ -98,6 +96,33 @@ def send_rows(
             continue
         yield Output(encode_data_rows(batch, column_formats), batch.num_rows)
     return rows.taken - before
+
+
+class StatementFailure(NamedTuple):
+    """The error that has ended a statement.
+
+    Attributes:
+        diagnostic: the error, for the client; None if there is none.
+        defect: the exception, if it is a defect of the server.
+    """
+
+    diagnostic: Diagnostic | None = None
+    defect: Exception | None = None
+
+
+NO_FAILURE: Final = StatementFailure()
+
+
+def failure_of(error: Exception) -> StatementFailure:
+    """Return an exception as the failure of a statement."""
+    match error:
+        case SqlError():
+            return StatementFailure(to_diagnostic(error))
+        case FormatError():
+            return StatementFailure(Diagnostic(error.sqlstate, str(error)))
+    # A defect: the client must not wait without end.
+    text = f"internal error: {type(error).__name__}"
+    return StatementFailure(Diagnostic(INTERNAL_ERROR, text), error)
 
 
 def to_diagnostic(error: SqlError) -> Diagnostic:

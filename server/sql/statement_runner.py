@@ -31,26 +31,27 @@ from server.sql.postgres.events import (
     StatementRequested,
 )
 from server.sql.postgres.messages import TEXT_FORMAT, TransactionStatus
-from server.sql.postgres.time_parameters import IntervalValue
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import (
-    CONFIGURATION_LIMIT_EXCEEDED,
-    FEATURE_NOT_SUPPORTED,
-    SYNTAX_ERROR,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.result_columns import (
     check_unchanged,
     to_result_columns,
 )
 from server.sql.row_cursor import RowCursor
+from server.sql.sqlstate import (
+    CONFIGURATION_LIMIT_EXCEEDED,
+    FEATURE_NOT_SUPPORTED,
+    IN_FAILED_SQL_TRANSACTION,
+    INVALID_SQL_STATEMENT_NAME,
+    NO_ACTIVE_SQL_TRANSACTION,
+    SYNTAX_ERROR,
+)
 from server.sql.statement_executor import MAX_OPEN_RESULTS, is_query, notification
 from server.sql.statement_output import Output, StatementOutput, send_rows
 from server.sql.write.transaction_block import TransactionBlock
 
 if TYPE_CHECKING:
-    from server.sql.postgres.parameters import Value
     from server.sql.postgres.portals import (
         Portal,
         PreparedStatement,
@@ -64,10 +65,6 @@ if TYPE_CHECKING:
     from server.sql.write.write_task import WriteOutcome
     from server.sql.write.writer import WriteResult, WriteSteps
 
-
-_NO_ACTIVE_TRANSACTION: Final = "25P01"
-_FAILED_TRANSACTION: Final = "25P02"
-_UNDEFINED_STATEMENT: Final = "26000"
 
 _TRANSACTION_ENDS: Final = frozenset({StatementKind.COMMIT, StatementKind.ROLLBACK})
 
@@ -159,7 +156,7 @@ class StatementRunner:
 
     def run_text(self, text: str, cancellation: Cancellation) -> StatementOutput:
         """Run the statements of a text, up to the first that fails."""
-        statements = self._executor.parse(text)
+        statements = self._executor.engine.parse(text)
         cancellation.check()
         if not statements:
             yield Output(messages.EMPTY_QUERY_RESPONSE)
@@ -172,7 +169,7 @@ class StatementRunner:
         self, text: str, parameter_types: tuple[int, ...], cancellation: Cancellation
     ) -> StatementOutput:
         """Prepare a statement."""
-        statements = self._executor.parse(text)
+        statements = self._executor.engine.parse(text)
         cancellation.check()
         if len(statements) > 1:
             raise SqlError(
@@ -224,29 +221,22 @@ class StatementRunner:
             tag = f"COPY {count}"
         elif statement.kind is StatementKind.FETCH:
             cursor = self._cursors.find(statement.name)
-            columns = cursor.rows.columns
-            formats = portal.formats(len(columns))
+            formats = portal.formats(len(cursor.rows.columns))
             cancellation.on_cancel(cursor.cancellation.cancel)
-            count = yield from send_rows(
-                cursor.rows, statement.count, columns, formats, statement.timeout_s
-            )
+            count = yield from send_rows(cursor.rows, statement.count, formats, statement.timeout_s)
             tag = f"FETCH {count}"
         elif is_query(statement):
             if bound.cursor is None:
                 if bound.described is None:
                     bound.described = bound.plan.described
                 types = bound.plan.parameter_types
-                if statement.has_returning:
-                    bound.cursor = yield from self._open_written(
-                        statement, cancellation, bound.parameters, types, bound.described
-                    )
-                else:
-                    bound.cursor = self._open(statement, cancellation, bound.parameters, types)
-                    check_unchanged(bound.described, bound.cursor.rows.columns)
+                bound.cursor = yield from self._open(
+                    statement, cancellation, bound.parameters, types, bound.described
+                )
             rows = bound.cursor.rows
             cancellation.on_cancel(bound.cursor.cancellation.cancel)
             formats = portal.formats(len(rows.columns))
-            count = yield from send_rows(rows, row_limit or None, rows.columns, formats)
+            count = yield from send_rows(rows, row_limit or None, formats)
             if row_limit and count == row_limit and rows.has_more:
                 return self._protocol.suspend
             is_select = statement.kind is StatementKind.SELECT
@@ -266,7 +256,7 @@ class StatementRunner:
         types: Sequence[int] = ()
         match event:
             case StatementRequested(text) | ParseRequested(_, text):
-                statement = self._executor.known_statement(text)
+                statement = self._executor.engine.known_statement(text)
                 types = event.parameter_types if isinstance(event, ParseRequested) else ()
             case DescribeStatementRequested(prepared):
                 statement, types = prepared.plan.statement, prepared.plan.parameter_types
@@ -280,27 +270,19 @@ class StatementRunner:
         """Allow statements to wait again."""
         self._executor.end_at_once()
 
-    def sync(self) -> bytes:
-        """Answer Sync."""
-        return self._protocol.ready()
-
     def on_error(self) -> None:
         """Note that a statement has failed; called before the error is sent."""
-        if self.transaction_status is TransactionStatus.ACTIVE:
-            self.transaction_status = TransactionStatus.FAILED
+        if self._protocol.transaction_status is TransactionStatus.ACTIVE:
+            self._protocol.transaction_status = TransactionStatus.FAILED
 
     def close(self) -> None:
         """End all cursors."""
         self._cursors.close_all(held=True)
 
     @property
-    def transaction_status(self) -> TransactionStatus:
-        """The state of the transaction; the protocol has it, since it finds errors, too."""
-        return self._protocol.transaction_status
-
-    @transaction_status.setter
-    def transaction_status(self, status: TransactionStatus) -> None:
-        self._protocol.transaction_status = status
+    def _is_in_block(self) -> bool:
+        """Whether a transaction block has begun; the protocol has the state of the transaction."""
+        return self._protocol.transaction_status is not TransactionStatus.IDLE
 
     # ---- queries
 
@@ -313,14 +295,12 @@ class StatementRunner:
                 cursor = self._cursors.find(statement.name)
                 limit = statement.count
                 cancellation.on_cancel(cursor.cancellation.cancel)
-            elif statement.has_returning:
-                cursor = yield from self._open_written(statement, cancellation)
             else:
-                cursor = self._open(statement, cancellation)
+                cursor = yield from self._open(statement, cancellation)
             columns = cursor.rows.columns
             formats = [TEXT_FORMAT] * len(columns)
             yield Output(messages.row_description(columns, formats))
-            count = yield from send_rows(cursor.rows, limit, columns, formats, statement.timeout_s)
+            count = yield from send_rows(cursor.rows, limit, formats, statement.timeout_s)
             has_count = statement.kind in (StatementKind.SELECT, StatementKind.FETCH)
             tag = cursor.tag or (f"{statement.tag} {count}" if has_count else statement.tag)
         elif statement.kind is StatementKind.COPY_OUT:
@@ -336,28 +316,37 @@ class StatementRunner:
         cancellation: Cancellation,
         parameters: Sequence[object] = (),
         parameter_types: Sequence[int] = (),
-    ) -> OpenCursor:
-        self._check_open_results()
-        result = self._executor.open(statement, cancellation, parameters, parameter_types)
-        rows = result if isinstance(result, LiveRows) else RowCursor(result)
-        self._results.add(rows)
-        return OpenCursor(rows, cancellation)
-
-    def _check_open_results(self) -> None:
+        described: Sequence[ResultColumn] | None = None,
+    ) -> Generator[Output, None, OpenCursor]:
+        """Execute a query, or a statement that writes; return its rows, or those of RETURNING."""
         if sum(not rows.is_finished for rows in self._results) >= MAX_OPEN_RESULTS:
             raise SqlError(
                 CONFIGURATION_LIMIT_EXCEEDED,
                 f"a session has at most {MAX_OPEN_RESULTS} results open",
             )
+        if statement.has_returning:
+            written = yield from self._write(
+                statement, cancellation, parameters, parameter_types, described
+            )
+            assert written.returned is not None  # noqa: S101 - of a statement with RETURNING
+            cursor = OpenCursor(
+                RowCursor(written.returned),
+                cancellation,
+                tag=f"{statement.tag} {written.row_count}",
+            )
+        else:
+            result = self._executor.open(statement, cancellation, parameters, parameter_types)
+            rows = result if isinstance(result, LiveRows) else RowCursor(result)
+            check_unchanged(described, rows.columns)
+            cursor = OpenCursor(rows, cancellation)
+        self._results.add(cursor.rows)
+        return cursor
 
     def _copy(
         self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object] = ()
     ) -> Generator[Output, None, int]:
         assert statement.copy is not None  # noqa: S101 - of COPY_OUT
-        if statement.has_returning:
-            rows = (yield from self._open_written(statement, cancellation, parameters)).rows
-        else:
-            rows = self._open(statement, cancellation, parameters).rows
+        rows = (yield from self._open(statement, cancellation, parameters)).rows
         encoder = CopyEncoder(statement.copy, rows.columns)
         try:
             self._check_copied(statement, statement.copy, rows.columns)
@@ -410,11 +399,11 @@ class StatementRunner:
 
     def _check_transaction(self, statement: Statement) -> None:
         if (
-            self.transaction_status is TransactionStatus.FAILED
+            self._protocol.transaction_status is TransactionStatus.FAILED
             and statement.kind not in _TRANSACTION_ENDS
         ):
             raise SqlError(
-                _FAILED_TRANSACTION,
+                IN_FAILED_SQL_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
             )
 
@@ -446,7 +435,7 @@ class StatementRunner:
             case StatementKind.DEALLOCATE:
                 self._deallocate(statement)
             case StatementKind.DECLARE:
-                self._declare(statement, cancellation, parameters)
+                yield from self._declare(statement, cancellation, parameters)
             case StatementKind.MOVE:
                 return f"MOVE {self._move(statement, cancellation)}"
             case StatementKind.CLOSE:
@@ -461,18 +450,18 @@ class StatementRunner:
         """Begin or end a block, or do nothing for a savepoint; return the tag."""
         match statement.kind:
             case StatementKind.BEGIN:
-                self.transaction_status = TransactionStatus.ACTIVE
+                self._protocol.transaction_status = TransactionStatus.ACTIVE
                 self._block.begin(statement)
             case StatementKind.COMMIT | StatementKind.ROLLBACK:
-                failed = self.transaction_status is TransactionStatus.FAILED
-                self.transaction_status = TransactionStatus.IDLE
+                failed = self._protocol.transaction_status is TransactionStatus.FAILED
+                self._protocol.transaction_status = TransactionStatus.IDLE
                 self._cursors.close_all(held=False)
                 is_rollback = failed or statement.kind is StatementKind.ROLLBACK
                 self._block.end(is_rollback=is_rollback)
                 return "ROLLBACK" if failed else statement.tag
-            case StatementKind.SAVEPOINT if self.transaction_status is TransactionStatus.IDLE:
+            case StatementKind.SAVEPOINT if not self._is_in_block:
                 raise SqlError(
-                    _NO_ACTIVE_TRANSACTION,
+                    NO_ACTIVE_SQL_TRANSACTION,
                     f"{statement.tag} can only be used in transaction blocks",
                 )
             case StatementKind.SAVEPOINT if statement.tag == "ROLLBACK":
@@ -480,10 +469,9 @@ class StatementRunner:
         return statement.tag
 
     def _notify(self, statement: Statement) -> None:
-        is_in_block = self.transaction_status is not TransactionStatus.IDLE
-        self._block.check_write("NOTIFY", is_in_block=is_in_block)
+        self._block.check_write("NOTIFY", is_in_block=self._is_in_block)
         self._executor.apply(statement)
-        if is_in_block:
+        if self._is_in_block:
             self._block.add_rows(1)
 
     def _notify_channel(self, channel: str, payload: str) -> None:
@@ -493,7 +481,7 @@ class StatementRunner:
     def _deallocate(self, statement: Statement) -> None:
         if not self._protocol.deallocate(statement.name):
             raise SqlError(
-                _UNDEFINED_STATEMENT, f'prepared statement "{statement.name}" does not exist'
+                INVALID_SQL_STATEMENT_NAME, f'prepared statement "{statement.name}" does not exist'
             )
 
     def _move(self, statement: Statement, cancellation: Cancellation) -> int:
@@ -516,35 +504,31 @@ class StatementRunner:
         parameter_types: Sequence[int],
         described: Sequence[ResultColumn] | None = None,
     ) -> Generator[Output, None, WriteResult]:
-        is_in_block = self.transaction_status is not TransactionStatus.IDLE
-        self._block.check_write(statement.tag.split()[0], is_in_block=is_in_block)
-        steps = self._executor.write(
+        self._block.check_write(statement.tag.split()[0], is_in_block=self._is_in_block)
+        steps = self._executor.writer.run(
             statement,
-            cancellation,
             parameters,
             parameter_types,
+            cancellation,
             lambda columns: check_unchanged(described, to_result_columns(columns)),
         )
-        return (yield from self._follow(steps, is_in_block=is_in_block))
+        return (yield from self._follow(steps))
 
     def _copy_in(
         self, statement: Statement, cancellation: Cancellation
     ) -> Generator[Output, None, str]:
         """Write the rows of a COPY FROM STDIN; return its tag."""
-        is_in_block = self.transaction_status is not TransactionStatus.IDLE
-        self._block.check_write("COPY FROM", is_in_block=is_in_block)
-        target = self._executor.prepare_copy(statement)
+        self._block.check_write("COPY FROM", is_in_block=self._is_in_block)
+        target = self._executor.writer.prepare_copy(statement)
         is_binary = statement.copy is not None and statement.copy.format == "binary"
         yield Output(messages.copy_in_response(len(target.oids), binary=is_binary))
-        steps = self._executor.copy(target, CopySource(), cancellation)
-        result = yield from self._follow(steps, is_in_block=is_in_block)
+        steps = self._executor.writer.copy(target, CopySource(), cancellation)
+        result = yield from self._follow(steps)
         return f"{statement.tag} {result.row_count}"
 
     def _follow(
         self,
         steps: Generator[CopySource | Future[WriteOutcome], None, WriteResult] | WriteSteps,
-        *,
-        is_in_block: bool,
     ) -> Generator[Output, None, WriteResult]:
         """Execute the steps of a statement that writes, and count its rows."""
         written = 0
@@ -560,32 +544,13 @@ class StatementRunner:
             result: WriteResult = end.value
             return result
         finally:
-            if is_in_block:
+            if self._is_in_block:
                 self._block.add_rows(written)
-
-    def _open_written(
-        self,
-        statement: Statement,
-        cancellation: Cancellation,
-        parameters: Sequence[object] = (),
-        parameter_types: Sequence[int] = (),
-        described: Sequence[ResultColumn] | None = None,
-    ) -> Generator[Output, None, OpenCursor]:
-        """Execute a statement that writes; return the rows of its RETURNING."""
-        self._check_open_results()
-        result = yield from self._write(
-            statement, cancellation, parameters, parameter_types, described
-        )
-        assert result.returned is not None  # noqa: S101 - of a statement with RETURNING
-        rows = RowCursor(result.returned)
-        self._results.add(rows)
-        return OpenCursor(rows, cancellation, tag=f"{statement.tag} {result.row_count}")
 
     def _change_settings(self, statement: Statement) -> Iterator[Output]:
         session = self._session
         before = session.reported()
-        is_in_block = self.transaction_status is not TransactionStatus.IDLE
-        if is_in_block and "READ ONLY" in statement.options:
+        if self._is_in_block and "READ ONLY" in statement.options:
             self._block.begin(statement)
         if statement.kind is not StatementKind.DISCARD:
             self._executor.apply(statement)
@@ -599,17 +564,17 @@ class StatementRunner:
 
     def _declare(
         self, statement: Statement, cancellation: Cancellation, parameters: Sequence[object]
-    ) -> None:
+    ) -> Generator[Output, None, None]:
         is_held = "HOLD" in statement.options
-        if self.transaction_status is TransactionStatus.IDLE and not is_held:
+        if not (self._is_in_block or is_held):
             raise SqlError(
-                _NO_ACTIVE_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
+                NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
             )
         name = statement.name or ""
         self._cursors.check_new(name)
         cursor_cancellation = Cancellation()  # the cursor outlives the statement
         cancellation.on_cancel(cursor_cancellation.cancel)
-        cursor = self._open(statement, cursor_cancellation, parameters)
+        cursor = yield from self._open(statement, cursor_cancellation, parameters)
         cursor.is_held = is_held
         self._cursors.add(name, cursor)
         fetch = Statement(f"FETCH ALL FROM {name}", StatementKind.FETCH, "FETCH", name=name)
@@ -623,16 +588,3 @@ def _is_copy_of(copy: str, query: str) -> bool:
     rest = rest.lstrip()
     is_query = word.strip().upper() == "COPY" and rest.startswith(query)
     return is_query and rest[len(query) :].lstrip().startswith(")")
-
-
-def query_values(parameters: Sequence[Value | None]) -> tuple[object, ...]:
-    """Return the values of parameters as queries take them: intervals are texts."""
-    return tuple(_query_value(value) for value in parameters)
-
-
-def _query_value(value: object) -> object:
-    if isinstance(value, IntervalValue):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [_query_value(item) for item in value]
-    return value

@@ -23,7 +23,7 @@ from server.engine.connection_context import ConnectionContext
 from server.security.authentication import (
     Admission,
     AuthenticatorWithoutScram,
-    ImmediateAuthenticator,
+    FixedAuthenticator,
     LogonAuthenticator,
     LogonCredentials,
     LogonExchange,
@@ -122,7 +122,7 @@ class HandshakeAuthenticator:
             user = self.trusted_admin.user_of(request.headers)
             if user is not None:
                 admission = Admission(True, user, "logged on to the admin interface")
-                trusted = _HandshakeLogon(admission)
+                trusted = FixedAuthenticator(admission)
                 return HandshakeResult(
                     replace(connection_context, authenticator=trusted, auth_module="TrustedAdmin")
                 )
@@ -182,7 +182,7 @@ class HandshakeAuthenticator:
 
         def to_result(admission: Admission) -> HandshakeResult | HandshakeError:
             if admission.granted:
-                admitted = replace(connection_context, authenticator=_HandshakeLogon(admission))
+                admitted = replace(connection_context, authenticator=FixedAuthenticator(admission))
                 return HandshakeResult(admitted, proof(self.www_authenticate, admission))
             detail = admission.detail or admission.reason
             return self._make_refusal(
@@ -196,17 +196,6 @@ class HandshakeAuthenticator:
     def _make_refusal(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeError:
         challenge = (("WWW-Authenticate", self.www_authenticate or ""),)
         return HandshakeError(HTTPStatus.UNAUTHORIZED, text, challenge, logon)
-
-
-@dataclass(frozen=True, slots=True)
-class _HandshakeLogon(ImmediateAuthenticator):
-    """Repeats the decision made in the handshake, for any later logon."""
-
-    admission: Admission
-
-    def authenticate(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
-        """See `LogonExchange`."""
-        return self.admission
 
 
 @dataclass(frozen=True, slots=True)

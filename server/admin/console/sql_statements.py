@@ -47,6 +47,12 @@ from server.sql.postgres.server_messages import (
 )
 from server.sql.query.pg_types import TYPES
 from server.sql.services import CancelKey
+from server.sql.sqlstate import (
+    CONNECTION_FAILURE,
+    INVALID_AUTHORIZATION,
+    QUERY_CANCELED,
+    TOO_MANY_CONNECTIONS,
+)
 
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
@@ -80,10 +86,6 @@ _SUBSCRIBE: Final = re.compile(
 _DECLARE: Final = "DECLARE changes CURSOR FOR "
 _FETCH: Final = "FETCH ALL changes"
 
-_CONNECTION_FAILURE: Final = "08006"
-_INVALID_AUTHORIZATION: Final = "28000"
-_QUERY_CANCELED: Final = "57014"
-_TOO_MANY_CONNECTIONS: Final = "53300"
 
 _TYPE_NAMES: Final = {
     oid: name
@@ -118,7 +120,7 @@ class _RunningStatement:
     Attributes:
         user: the user that executes it.
         more_requested: set when the requester asks for more rows.
-        cancel_key: what cancels it; None until it begins.
+        cancel_key: the key that cancels it; None until it begins.
     """
 
     user: str
@@ -211,7 +213,7 @@ class SqlStatements:
     ) -> AsyncGenerator[bytes, None]:
         if len(self._running) >= MAX_STATEMENTS:
             text = f"{MAX_STATEMENTS} statements are being executed already"
-            yield _error_line(Diagnostic(_TOO_MANY_CONNECTIONS, text)) + _line(end=True)
+            yield _error_line(Diagnostic(TOO_MANY_CONNECTIONS, text)) + _line(end=True)
             return
         identity = secrets.token_urlsafe(16)
         running = self._running[identity] = _RunningStatement(requester.user)
@@ -232,9 +234,9 @@ class SqlStatements:
                     for start in range(0, len(line), SEND_CHUNK_SIZE):
                         yield line[start : start + SEND_CHUNK_SIZE]
         except (LocalLogonError, HttpError) as error:
-            yield _error_line(Diagnostic(_INVALID_AUTHORIZATION, str(error)))
+            yield _error_line(Diagnostic(INVALID_AUTHORIZATION, str(error)))
         except LocalConnectionLostError as error:
-            yield _error_line(Diagnostic(_CONNECTION_FAILURE, str(error)))
+            yield _error_line(Diagnostic(CONNECTION_FAILURE, str(error)))
         finally:
             del self._running[identity]
             if client is not None:
@@ -356,7 +358,7 @@ class _ResultStream:
             if asyncio.get_running_loop().time() >= deadline_s:
                 self._has_failed = True
                 text = "canceling statement, as no more rows were asked for"
-                yield _error_line(Diagnostic(_QUERY_CANCELED, text))
+                yield _error_line(Diagnostic(QUERY_CANCELED, text))
                 return
             try:
                 await asyncio.wait_for(requested.wait(), _KEEPALIVE_S)

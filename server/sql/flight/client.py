@@ -1,4 +1,4 @@
-"""A client that has logged on: its session, its settings and what it has open.
+"""A client that has logged on: its session, its settings, its statements.
 
 The session belongs to the engine's thread. Prepared statements and statements in progress belong to
 gRPC's thread.
@@ -18,7 +18,6 @@ from server.sql.live.statements import LiveStatements
 from server.sql.query.session import SqlSession
 from server.sql.statement_executor import StatementExecutor, notification
 from server.sql.tables.catalogue import SessionTables
-from server.sql.write.writer import StatementWriter
 
 if TYPE_CHECKING:
     from server.engine.session import Session
@@ -36,14 +35,14 @@ class FlightClient:
 
     Args:
         session: its session.
-        services: what all SQL connections share.
+        services: shared by all SQL connections.
         statistics: decides about access to statistics.
         post: schedules a call on the engine's thread.
-        rate_limited_log: the log of what clients cause by what they ask for.
+        rate_limited_log: the log of entries that requests of clients cause.
 
     Attributes:
         session: its session.
-        services: what all SQL connections share.
+        services: shared by all SQL connections.
         settings: its settings.
         post: schedules a call on the engine's thread.
         runs: its statements in progress; on gRPC's thread.
@@ -87,10 +86,15 @@ class FlightClient:
 
     def make_executor(self, tables: SessionTables) -> StatementExecutor:
         """Return the executor of a statement that reads some tables."""
-        engine, settings = self.services.query_engine, self.settings
-        writer = StatementWriter(self.session, tables, settings, engine, self.post)
-        live = self._make_live(tables)
-        return StatementExecutor(engine, tables, settings, live, writer, self.warn)
+        return StatementExecutor(
+            self.services.query_engine,
+            self.session,
+            tables,
+            self.settings,
+            self._make_live(tables),
+            self.post,
+            self.warn,
+        )
 
     def _make_live(self, tables: SessionTables) -> LiveStatements:
         return LiveStatements(tables, self.session, self.post, lambda _: None)

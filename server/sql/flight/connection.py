@@ -22,10 +22,10 @@ from server.engine.connection_context import ConnectionHandle
 from server.engine.pre_logon_limits import PreLogonConnection
 from server.sql.engine_thread import Post, make_post
 from server.sql.flight.client import FlightClient
-from server.sql.flight.errors import TOO_MANY_CONNECTIONS
 from server.sql.flight.logon import CallCredentials, with_token_user
-from server.sql.logon import INVALID_AUTHORIZATION, LogonAttempt, exchange_refused
-from server.sql.query.errors import QUERY_CANCELED, SqlError
+from server.sql.logon import LogonAttempt, exchange_refused
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_AUTHORIZATION, QUERY_CANCELED, TOO_MANY_CONNECTIONS
 from server.sql.tables.statistics_table import NO_STATISTICS, StatisticsAccess
 from server.transports.connection import TransportConnection, TransportContext
 
@@ -51,7 +51,7 @@ class FlightTransport:
     """The properties of a transport that speaks Flight SQL.
 
     Attributes:
-        services: what all SQL connections share.
+        services: shared by all SQL connections.
         gateway: the gRPC server.
         asks_for_passwords: whether clients have to give credentials.
         statistics: decides about access to statistics.

@@ -6,11 +6,10 @@ from typing import Final
 
 import grpc
 
-from server.sql.query.errors import INTERNAL_ERROR, QUERY_CANCELED, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.result_columns import ResultChangedError
+from server.sql.sqlstate import INTERNAL_ERROR, QUERY_CANCELED
 from server.sql.tables.errors import ColumnsWidenedError
-
-TOO_MANY_CONNECTIONS: Final = "53300"
 
 _Code = grpc.StatusCode
 

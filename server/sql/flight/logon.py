@@ -11,29 +11,25 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.security.authentication import (
-    Admission,
-    ImmediateAuthenticator,
-    LogonCredentials,
-)
-from server.sql.logon import INVALID_AUTHORIZATION
+from server.security.authentication import Admission, FixedAuthenticator
 from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_AUTHORIZATION
 
 if TYPE_CHECKING:
     from server.engine.connection_context import ConnectionContext
 
 _TOKEN_MODULE: Final = "BearerToken"  # noqa: S105 - a name
-"""The name of what admits the user of a token."""
+"""The name of the module that admits the user of a token."""
 
 
 class CallCredentials(NamedTuple):
     """The credentials of a call.
 
     Attributes:
-        key: what the session of these credentials is found by, on the same connection.
+        key: the key of the session of these credentials, on the same connection.
         user: the name of the user; empty for none.
         password: the password.
         token: the token of an earlier logon; empty for none.
@@ -78,17 +74,8 @@ def token_key(token: str) -> bytes:
     return hashlib.sha256(b"token " + token.encode("utf-8", "surrogateescape")).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenAuthenticator(ImmediateAuthenticator):
-    """Admits the user of a token, after an earlier logon."""
-
-    user: str
-
-    def authenticate(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
-        """See `LogonExchange`."""
-        return Admission(True, self.user, "authenticated by the token of a logon")
-
-
 def with_token_user(context: ConnectionContext, user: str) -> ConnectionContext:
     """Return a context that admits the user of a token."""
-    return replace(context, authenticator=TokenAuthenticator(user), auth_module=_TOKEN_MODULE)
+    admission = Admission(True, user, "authenticated by the token of a logon")
+    authenticator = FixedAuthenticator(admission)
+    return replace(context, authenticator=authenticator, auth_module=_TOKEN_MODULE)

@@ -15,7 +15,8 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from server.sql.query.errors import PROTOCOL_VIOLATION, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import PROTOCOL_VIOLATION
 
 FLIGHT_PACKAGE: Final = "arrow.flight.protocol"
 SQL_PACKAGE: Final = "arrow.flight.protocol.sql"

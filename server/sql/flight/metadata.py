@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from server.sql.flight.arrow_types import table_schema
 from server.sql.flight.sql_info import SQL_INFO_SCHEMA, XDBC_SCHEMA, sql_info, xdbc_types
-from server.sql.query.errors import INVALID_PARAMETER_VALUE, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.tables import TableKind
+from server.sql.sqlstate import INVALID_PARAMETER_VALUE
 from server.util.limits import MAX_TOPIC_NAME_LENGTH
 
 if TYPE_CHECKING:

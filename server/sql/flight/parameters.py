@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

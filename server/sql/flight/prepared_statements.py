@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from server.sql.query.errors import CONFIGURATION_LIMIT_EXCEEDED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import CONFIGURATION_LIMIT_EXCEEDED, INVALID_SQL_STATEMENT_NAME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +19,6 @@ MAX_PREPARED_STATEMENTS: Final = 1_000
 """Prepared statements of a client."""
 
 _HANDLE_BYTES: Final = 16
-_UNDEFINED_STATEMENT: Final = "26000"
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class PreparedStatements:
         """
         statement = self._statements.get(handle)
         if statement is None:
-            raise SqlError(_UNDEFINED_STATEMENT, "the prepared statement does not exist")
+            raise SqlError(INVALID_SQL_STATEMENT_NAME, "the prepared statement does not exist")
         return statement
 
     def remove(self, handle: bytes) -> None:

@@ -44,14 +44,16 @@ from server.sql.flight.metadata import (
 from server.sql.flight.parameters import ParameterReader
 from server.sql.flight.statement import FlightStatement, has_rows, transactions_refused
 from server.sql.flight.statement_run import StatementRun
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.result_columns import ResultChangedError
+from server.sql.sqlstate import (
+    ADMIN_SHUTDOWN,
     CONFIGURATION_LIMIT_EXCEEDED,
     FEATURE_NOT_SUPPORTED,
+    INVALID_AUTHORIZATION,
     PROTOCOL_VIOLATION,
     QUERY_CANCELED,
-    SqlError,
 )
-from server.sql.result_columns import ResultChangedError
 
 if TYPE_CHECKING:
     from server.sql.flight.client import FlightClient
@@ -202,7 +204,7 @@ class FlightService:
     def _connection_of(self, context: Context) -> FlightConnection:
         connection = self._gateway.find_connection(context.peer())
         if connection is None:
-            raise SqlError("57P01", "the connection was closed")
+            raise SqlError(ADMIN_SHUTDOWN, "the connection was closed")
         return connection
 
     async def _client(self, context: Context) -> FlightClient:
@@ -218,7 +220,7 @@ class FlightService:
         if credentials.token:
             tokens = self._gateway.tokens
             if tokens.find(credentials.token, connection.transport_name) is None:
-                raise SqlError("28000", "the token is not valid, or has expired")
+                raise SqlError(INVALID_AUTHORIZATION, "the token is not valid, or has expired")
         return connection.find_client(credentials) or await _log_on(
             connection, credentials, context
         )
@@ -319,7 +321,7 @@ class FlightService:
     async def _plan_prepared(self, client: FlightClient, handle: bytes) -> tuple[pa.Schema, bytes]:
         """Return the columns and the ticket of a prepared statement; see `_plan`."""
         prepared = client.prepared.find(handle)
-        if _has_rows(prepared):
+        if has_rows(prepared.statement):
             row = _only_row(prepared)
             if prepared.is_outdated:
                 statement = _execution(client, prepared, row)
@@ -354,7 +356,7 @@ class FlightService:
             prepared.rows = await self._read_parameters(client, context, first)
             if name == _PREPARED_QUERY:
                 answer = serialize("DoPutPreparedStatementResult", prepared_statement_handle=handle)
-            elif _has_rows(prepared):
+            elif has_rows(prepared.statement):
                 raise _has_result()
             else:
                 written = await _execute_all(client, prepared)
@@ -402,7 +404,7 @@ class FlightService:
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=client.prepared.add(prepared),
             dataset_schema=prepared.columns.serialize().to_pybytes()
-            if _has_rows(prepared)
+            if has_rows(prepared.statement)
             else b"",
             parameter_schema=prepared.parameters.serialize().to_pybytes(),
         )
@@ -493,10 +495,6 @@ async def _execute_all(client: FlightClient, prepared: PreparedFlightStatement) 
         if count is not None:
             total = (total or 0) + count
     return total
-
-
-def _has_rows(prepared: PreparedFlightStatement) -> bool:
-    return has_rows(prepared.statement)
 
 
 def _only_row(prepared: PreparedFlightStatement) -> Sequence[object]:

@@ -19,10 +19,11 @@ from server.sql.flight.prepared_statements import PreparedFlightStatement
 from server.sql.live.feed import LiveWait
 from server.sql.live.rows import LiveRows
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.statement_parser import parse
 from server.sql.result_columns import ResultChangedError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR
 from server.sql.statement_executor import is_query, is_setting
 
 if TYPE_CHECKING:
@@ -225,18 +226,18 @@ class FlightStatement:
         """Execute a statement that writes, or go on with it.
 
         Returns:
-            What it waits for before it goes on, or the number of rows written at its end. Then
+            The wait before it goes on, or the number of rows written at its end. Then
             `open` has the rows of RETURNING.
 
         Raises:
             SqlError: the statement is wrong, or a row is refused.
         """
         if self._steps is None:
-            self._steps = self._executor.write(
+            self._steps = self._executor.writer.run(
                 self._statement,
-                self.cancellation,
                 self._parameters,
                 (),
+                self.cancellation,
                 lambda columns: self._check_schema(query_schema(columns)),
             )
         try:

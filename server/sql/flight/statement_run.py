@@ -20,7 +20,8 @@ from server.sql.flight.errors import internal_error
 from server.sql.flight.flight_data import encode_batch, encode_schema
 from server.sql.live.feed import LiveWait
 from server.sql.query.cancellation import BY_CLIENT
-from server.sql.query.errors import CONFIGURATION_LIMIT_EXCEEDED, QUERY_CANCELED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import CONFIGURATION_LIMIT_EXCEEDED, QUERY_CANCELED
 from server.sql.statement_executor import MAX_OPEN_RESULTS
 from server.sql.statement_meter import StatementMeter
 
@@ -115,7 +116,7 @@ class StatementRun:
                 self._client.post(wait.wake)
 
     async def do(self, function: Callable[[], _ResultT]) -> _ResultT:
-        """Return what a function returns that is called on a worker thread."""
+        """Call a function on a worker thread; return its result."""
         began_s = time.monotonic()
         future = self._client.call(function)
         self._step = future

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 MAX_TOKENS: Final = 10_000
-"""Tokens of an instance; beyond it the one that was used least recently ends."""
+"""Tokens of an instance; beyond it, the least recently used token ends."""
 
 TOKEN_IDLE_TIMEOUT_S: Final = 3_600.0
 """Time after its last use at which a token ends."""

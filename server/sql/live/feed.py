@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.sql.query.errors import OUT_OF_MEMORY, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import OUT_OF_MEMORY
 from server.storage.sow.records import Record
 from server.topics.subscriptions.delivery.sink import ChangeSink
 
@@ -131,7 +132,7 @@ class LiveFeed(ChangeSink):
             self.wake()
 
     def close(self) -> None:
-        """Take no more changes, and drop those that wait."""
+        """Take no more changes, and drop pending ones."""
         self._is_closed = True
         self._changes.clear()
         self._added_bytes = self._taken_bytes

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.sql.query.errors import INVALID_PARAMETER_VALUE, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_PARAMETER_VALUE
 from server.sql.statement_threads import blocking_wait
 from server.sql.tables.errors import ScanError
 from server.storage.journal import BookmarkError, JournalUnreadableError
@@ -45,24 +46,18 @@ class LogHold:
         self.release: Final = log.hold_files(lambda: self.after_txid + 1, reader_name)
 
 
-class LogPosition:
+class LogPosition(NamedTuple):
     """A place in the log, and the moment that it stands for.
 
-    Args:
+    Attributes:
         hold: retains the files.
         after_txid: the txid of the last entry that belongs to the past.
         timestamp_us: the moment, in microseconds since 1970; 0 if it precedes all entries.
-
-    Attributes:
-        hold: see above.
-        after_txid: see above.
-        timestamp_us: see above.
     """
 
-    def __init__(self, hold: LogHold, after_txid: int, timestamp_us: int) -> None:
-        self.hold: Final = hold
-        self.after_txid: Final = after_txid
-        self.timestamp_us: Final = timestamp_us
+    hold: LogHold
+    after_txid: int
+    timestamp_us: int
 
 
 def find_log_position(

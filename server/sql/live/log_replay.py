@@ -7,7 +7,7 @@
 
 It is read on the worker thread, no faster than the client takes the rows, so that nothing has to
 wait in memory. Near its end, the subscription is placed, and the records that are present are read
-as of that step of the engine. What is left of the log up to there is read, then the records of both
+as of that step of the engine. The rest of the log up to there is read, then the records of both
 sides are compared, and live changes follow.
 """
 
@@ -66,7 +66,7 @@ def live_start(log: TransactionLog, feed: LiveFeed, last_s: float) -> LiveStart:
     is_durable: Future[None] = Future()
     if log.journal.write_error is None:
         log.when_durable(lambda: is_durable.set_result(None))
-    else:  # what is not on stable storage never will be
+    else:  # entries that are not on stable storage never will be
         last_txid = log.durable_txid
         is_durable.set_result(None)
     return LiveStart(last_txid, is_durable, feed.read_time())
@@ -158,7 +158,7 @@ class LogReplay:
         position = self._position
         cursor = self._cursor(LogSpan(after_txid, last_txid=max(position.after_txid, after_txid)))
         for _ in self._read(cursor, lambda: False):
-            pass  # the state after all changes is what counts
+            pass  # only the state after all changes counts
         for _ in self._past.expire(position.timestamp_us):
             pass
 
@@ -198,7 +198,7 @@ class LogReplay:
     def _read(
         self, cursor: JournalCursor, is_enough: Callable[[], bool]
     ) -> Iterator[Sequence[Change]]:
-        """Yield changes until the end of the cursor's span, or of what is on stable storage."""
+        """Yield changes until the end of the cursor's span, or of the entries on stable storage."""
         correction = self._log.journal.clock_steps.correction
         while not cursor.is_caught_up and not is_enough():
             self._cancellation.check()

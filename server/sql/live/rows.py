@@ -88,7 +88,7 @@ class LiveRows:
         Args:
             limit: the maximum number of rows; None for all that are there.
             timeout_s: how long to wait for that many; None to wait until there is a row, and then
-                return those that are there.
+                return the rows that are there.
 
         Raises:
             SqlError: the subscription has failed, or is cancelled.
@@ -112,7 +112,7 @@ class LiveRows:
                     self.taken -= self._rest.num_rows
                 left -= batch.num_rows
             elif is_last and self._replayed is None:
-                # those that come while others are sent are left to the next call
+                # rows that arrive while others are sent are left to the next call
                 left = self._snapshot_left + self._feed.change_count
             has_rows = True
             yield batch

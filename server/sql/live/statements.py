@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.engine.commands.errors import CommandRefusedError
 from server.sql.engine_thread import Post, call_engine
@@ -15,22 +15,18 @@ from server.sql.live.channels import MAX_CHANNELS, ChannelSink
 from server.sql.live.converter import convert_all, make_converter, message_converter
 from server.sql.live.feed import LiveFeed
 from server.sql.live.log_position import find_log_position, find_past_start
-from server.sql.live.log_replay import (
-    LogReplay,
-    PastMessages,
-    live_start,
-    snapshot_changes,
-)
+from server.sql.live.log_replay import LogReplay, PastMessages, live_start, snapshot_changes
 from server.sql.live.past_records import RECORD_METADATA, PastRecords, records_of
 from server.sql.live.rows import LiveRows
 from server.sql.live.subscriber import LiveSubscriber
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.query.statement import StatementKind
+from server.sql.sqlstate import (
+    CONFIGURATION_LIMIT_EXCEEDED,
     FEATURE_NOT_SUPPORTED,
     QUERY_CANCELED,
     UNDEFINED_TABLE,
-    SqlError,
 )
-from server.sql.query.statement import StatementKind
 from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import Metadata, body_column
 from server.sql.tables.errors import ColumnsWidenedError, MisfitError
@@ -46,7 +42,6 @@ if TYPE_CHECKING:
 
     from server.engine.session import Session
     from server.expressions.tree import Expr
-    from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.sql.live.converter import ChangeConverter, EvaluatedConverter
     from server.sql.live.feed import Change
@@ -61,10 +56,6 @@ if TYPE_CHECKING:
     from server.storage.sow.history import HistoryPoint
     from server.topics.transaction_log import TransactionLog
 
-_ResultT = TypeVar("_ResultT")
-
-
-_TOO_MANY_CHANNELS: Final = "53400"
 _DEFAULT_TYPE: Final = "json"
 """The message type of topics that are not in use yet, if their names say none."""
 
@@ -72,7 +63,7 @@ _SNAPSHOT_BATCH_SIZE: Final = 2048
 
 
 class _PastRequest(NamedTuple):
-    """A SUBSCRIBE AS OF, and what ends with it.
+    """A SUBSCRIBE AS OF, with its feed, subscribers and holds, which end with it.
 
     Attributes:
         release: releases the holds, from any thread.
@@ -160,7 +151,7 @@ class LiveStatements:
             output = call_engine(
                 self._post, lambda: self._follow_messages(topic, feed, subscribers)
             )
-            message_type = self._message_type(subscribers[0])
+            message_type = self._engine.settings.message_types[subscribers[0].message_type]
             messages = message_converter(message_type, output, terms)
             return LiveRows(
                 feed,
@@ -452,13 +443,19 @@ class LiveStatements:
             raise _missing_topic(str(topic), topic.position)
         return message_type, name
 
-    def _message_type(self, subscriber: LiveSubscriber) -> MessageType:
-        return self._engine.settings.message_types[subscriber.message_type]
-
     def _make_subscriber(self, message_type: str) -> LiveSubscriber:
         if self._is_closed:
             raise SqlError(QUERY_CANCELED, "the connection was closed")
         return LiveSubscriber(self._session, message_type)
+
+    def _add_subscriber(
+        self, message_type: str, subscribers: list[LiveSubscriber]
+    ) -> LiveSubscriber:
+        """Make the subscriber of a SUBSCRIBE, which ends with the others of the feed."""
+        subscriber = self._make_subscriber(message_type)
+        subscribers.append(subscriber)
+        self._subscribers.add(subscriber)
+        return subscriber
 
     def _follow_records(
         self,
@@ -478,9 +475,7 @@ class LiveStatements:
             feed.matches = make_record_test(source.table, plan.filter)
         if plan.permitted is not None:
             feed.redact = plan.permitted.apply
-        subscriber = self._make_subscriber(source.type_name)
-        subscribers.append(subscriber)
-        self._subscribers.add(subscriber)
+        subscriber = self._add_subscriber(source.type_name, subscribers)
         try:
             subscriber.subscribe(source.name, requested, feed, feed.fail, tracks_focus=True)
         except CommandRefusedError:
@@ -490,9 +485,7 @@ class LiveStatements:
         self, topic: TopicName, feed: LiveFeed, subscribers: list[LiveSubscriber]
     ) -> Metadata:
         message_type, name = self._check_messages(topic)
-        subscriber = self._make_subscriber(message_type)
-        subscribers.append(subscriber)
-        self._subscribers.add(subscriber)
+        subscriber = self._add_subscriber(message_type, subscribers)
         try:
             subscriber.subscribe(name, None, feed, feed.fail, tracks_focus=False)
         except CommandRefusedError:
@@ -505,7 +498,8 @@ class LiveStatements:
             return
         if len(self._channels) >= MAX_CHANNELS:
             raise SqlError(
-                _TOO_MANY_CHANNELS, f"a session listens on at most {MAX_CHANNELS} channels"
+                CONFIGURATION_LIMIT_EXCEEDED,
+                f"a session listens on at most {MAX_CHANNELS} channels",
             )
         self._refuse_queue(message_type, topic)
         body = body_column(self._engine.settings.message_types[message_type])
@@ -516,15 +510,12 @@ class LiveStatements:
                 name,
                 None,
                 sink,
-                lambda _: self._forget_channel(message_type, name),
+                lambda _: self._channels.pop((message_type, name), None),
                 tracks_focus=False,
             )
         except CommandRefusedError:
             raise _missing_topic(str(topic), topic.position) from None
         self._channels[message_type, name] = subscriber
-
-    def _forget_channel(self, message_type: str, name: str) -> None:
-        self._channels.pop((message_type, name), None)
 
     def _unlisten(self, topic: TopicName | None) -> None:
         if topic is None:

@@ -23,12 +23,8 @@ from server.expressions.filter_form import content_filter_of
 from server.expressions.topic_names import select_topics
 from server.security.permissions import Permission
 from server.sql.client_log import note_input
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    INSUFFICIENT_PRIVILEGE,
-    INTERNAL_ERROR,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, INTERNAL_ERROR
 from server.topics.subscriptions.subscription import Subscription, SubscriptionTerms
 
 if TYPE_CHECKING:
@@ -67,7 +63,7 @@ class LiveSubscriber:
         self.message_type: Final = message_type
         self._session: Final = own
         self._reader: Final = FrameReader()
-        self._on_failure: Callable[[SqlError], None] = lambda _: None
+        self._on_failure: Callable[[SqlError], object] = lambda _: None
         self._is_ended: bool = False
         self._sub_id: Final = f"{session.connection_name}-live{-own.number}"
 
@@ -84,7 +80,7 @@ class LiveSubscriber:
         topic: str,
         filter_: Expr | None,
         sink: MessageSink,
-        on_failure: Callable[[SqlError], None],
+        on_failure: Callable[[SqlError], object],
         *,
         tracks_focus: bool,
     ) -> None:

@@ -7,32 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-PROTOCOL_VIOLATION: Final = "08P01"
-CONNECTION_FAILURE: Final = "08006"
-FEATURE_NOT_SUPPORTED: Final = "0A000"
-NUMERIC_VALUE_OUT_OF_RANGE: Final = "22003"
-INVALID_DATETIME_FORMAT: Final = "22007"
-DATETIME_FIELD_OVERFLOW: Final = "22008"
-CHARACTER_NOT_IN_REPERTOIRE: Final = "22021"
-INVALID_PARAMETER_VALUE: Final = "22023"
-ARRAY_SUBSCRIPT_ERROR: Final = "2202E"
-INVALID_TEXT_REPRESENTATION: Final = "22P02"
-INVALID_BINARY_REPRESENTATION: Final = "22P03"
-INVALID_SQL_STATEMENT_NAME: Final = "26000"
-INVALID_AUTHORIZATION: Final = "28000"
-INVALID_PASSWORD: Final = "28P01"  # noqa: S105 - a code
-INVALID_CURSOR_NAME: Final = "34000"
-DUPLICATE_CURSOR: Final = "42P03"
-DUPLICATE_PREPARED_STATEMENT: Final = "42P05"
-NAME_TOO_LONG: Final = "42622"
-CANNOT_COERCE: Final = "42846"
-CONFIGURATION_LIMIT_EXCEEDED: Final = "53400"
-PROGRAM_LIMIT_EXCEEDED: Final = "54000"
-
 ERROR: Final = "ERROR"
 FATAL: Final = "FATAL"
-NOTICE: Final = "NOTICE"
-WARNING: Final = "WARNING"
 
 
 class Diagnostic(NamedTuple):
@@ -41,9 +17,9 @@ class Diagnostic(NamedTuple):
     Attributes:
         sqlstate: five characters.
         message: one line for people.
-        severity: ERROR ends a statement, FATAL the connection; NOTICE and WARNING end nothing.
+        severity: ERROR ends a statement, FATAL the connection.
         detail: more about the problem; empty for none.
-        hint: what to do about it; empty for none.
+        hint: advice for the user; empty for none.
         position: where in the statement, in characters from 1 on; 0 for nowhere.
         routine: the function of PostgreSQL that has this error, for drivers that act on it; empty
             for none.

@@ -1,4 +1,4 @@
-"""What clients of PostgreSQL's protocol ask for: the events of a `PostgresProtocol`.
+"""Events of a `PostgresProtocol`: the requests of its client.
 
 Each event names the methods of the protocol that answer it.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Generic, NamedTuple
 
 from server.sql.postgres.errors import Diagnostic
-from server.sql.postgres.messages import CancelRequest
+from server.sql.postgres.frontend_messages import CancelRequest
 from server.sql.postgres.parameters import Value
 from server.sql.postgres.portals import CursorT, PlanT, Portal, PreparedStatement
 
@@ -208,3 +208,13 @@ Event = (
 )
 
 CopyEvent = CopyReceived | CopyFailed | ProtocolFailed | Terminated
+
+
+def statement_text(event: Event[PlanT, CursorT]) -> str | None:
+    """Return the text of the statement that an event executes; None if it executes none."""
+    match event:
+        case StatementRequested(text):
+            return text
+        case ExecuteRequested(portal):
+            return portal.statement.text
+    return None

@@ -30,13 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from server.sql.postgres import types
-from server.sql.postgres.errors import (
-    CANNOT_COERCE,
-    FEATURE_NOT_SUPPORTED,
-    NUMERIC_VALUE_OUT_OF_RANGE,
-    PROGRAM_LIMIT_EXCEEDED,
-    FormatError,
-)
+from server.sql.postgres.errors import FormatError
 from server.sql.postgres.few_rows import encode_few_rows
 from server.sql.postgres.nested_formats import (
     array_binary,
@@ -79,6 +73,12 @@ from server.sql.postgres.time_formats import (
     timestamptz_text,
 )
 from server.sql.postgres.types import TYPES, is_list, is_nested, oid_of_arrow_type
+from server.sql.sqlstate import (
+    CANNOT_COERCE,
+    FEATURE_NOT_SUPPORTED,
+    NUMERIC_VALUE_OUT_OF_RANGE,
+    PROGRAM_LIMIT_EXCEEDED,
+)
 
 MAX_ENCODED_BATCH: Final = 128 * 1024 * 1024
 """Bytes of an Arrow batch that are encoded in one go: offsets in Arrow's arrays have 31 bits."""
@@ -278,7 +278,7 @@ def _json_text(array: pa.Array) -> list[Piece]:
 
 
 def _json_default(value: object) -> object:
-    """Encode what JSON has no type for: intervals."""
+    """Encode values that JSON has no type for: intervals."""
     if isinstance(value, pa.MonthDayNano):
         return interval_text_of(value.months, value.days, value.nanoseconds // 1000)
     raise TypeError(type(value).__name__)

@@ -1,492 +1,30 @@
-"""Messages of PostgreSQL's protocol 3.0: decoding those of clients, encoding those of servers.
+"""Backend messages of PostgreSQL's protocol 3.0: encoding of the messages that servers send.
 
-    type (1 byte; the first messages have none), length (4 bytes, itself included), content
-
-Strings end with a zero byte. Numbers are big-endian.
+`frontend_messages` has the form of messages.
 Source: PostgreSQL 16 documentation, 55.7 (message formats).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from struct import Struct, unpack
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import Final
 
-from server.sql.postgres.errors import PROTOCOL_VIOLATION, Diagnostic
+from server.sql.postgres.errors import Diagnostic
 from server.sql.postgres.types import TYPES, VARIABLE_LENGTH, ResultColumn
 
-PROTOCOL_MAJOR: Final = 3
-PROTOCOL_VERSION: Final = PROTOCOL_MAJOR << 16
+PROTOCOL_VERSION: Final = 3 << 16
 """The version that the server speaks: 3.0. Newer clients may ask for 3.2, and agree to 3.0."""
-CANCEL_REQUEST_CODE: Final = 80877102
-SSL_REQUEST_CODE: Final = 80877103
-GSSENC_REQUEST_CODE: Final = 80877104
-
-MAX_STARTUP_PACKET: Final = 10_000  # as PostgreSQL
-MAX_SMALL_MESSAGE: Final = 10_000  # of messages that name something; as PostgreSQL
-MAX_AUTHENTICATION_MESSAGE: Final = 65_535  # as PostgreSQL
-MAX_PARAMETERS: Final = 10_000
-"""Parameters of a statement, and columns of its result whose formats a client names."""
 
 TEXT_FORMAT: Final = 0
 BINARY_FORMAT: Final = 1
-_FORMATS: Final = frozenset((TEXT_FORMAT, BINARY_FORMAT))
 
 _INT16: Final = Struct(">H")
 _INT32: Final = Struct(">I")
 _SIGNED_INT32: Final = Struct(">i")
 _TWO_INT32: Final = Struct(">II")
 _FIELD: Final = Struct(">IHIhiH")
-
-
-class ProtocolViolationError(ValueError):
-    """Bytes that the protocol does not allow. The rest of the stream cannot be trusted.
-
-    The text goes to the log and to the client. It quotes nothing of what was sent: that may be a
-    password.
-
-    Attributes:
-        sqlstate: the code for the client.
-    """
-
-    def __init__(self, message: str, sqlstate: str = PROTOCOL_VIOLATION) -> None:
-        super().__init__(message)
-        self.sqlstate = sqlstate
-
-
-# Messages of clients
-
-
-class StartupMessage(NamedTuple):
-    """The first message of a session.
-
-    Attributes:
-        minor_version: the minor version of the protocol that the client asks for.
-        parameters: the settings, such as user and database.
-    """
-
-    minor_version: int
-    parameters: Mapping[str, str]
-
-
-class SslRequest(NamedTuple):
-    """The request to encrypt the connection by TLS, in place of a startup message."""
-
-
-class GssEncryptionRequest(NamedTuple):
-    """The request to encrypt the connection by GSSAPI, in place of a startup message."""
-
-
-class CancelRequest(NamedTuple):
-    """The request to cancel the statement of another connection, in place of a startup message.
-
-    Attributes:
-        process_id: the number of that connection, from its BackendKeyData.
-        secret: its secret.
-    """
-
-    process_id: int
-    secret: int
-
-
-class PasswordMessage(NamedTuple):
-    """An answer to an authentication request. Its content depends on the request.
-
-    Attributes:
-        content: what follows the length.
-    """
-
-    content: bytes
-
-
-class SimpleQuery(NamedTuple):
-    """One or more statements, to be executed at once (Query).
-
-    Attributes:
-        text: the statements.
-    """
-
-    text: str
-
-
-class Parse(NamedTuple):
-    """A statement to prepare.
-
-    Attributes:
-        name: the name of the prepared statement; empty for the unnamed one.
-        text: the statement.
-        parameter_types: OIDs of the first parameters; 0 for a type that the server determines.
-    """
-
-    name: str
-    text: str
-    parameter_types: tuple[int, ...]
-
-
-class Bind(NamedTuple):
-    """Values for the parameters of a prepared statement, which make a portal of it.
-
-    Attributes:
-        portal: the name of the portal; empty for the unnamed one.
-        statement: the name of the prepared statement.
-        parameter_formats: none for text, one for all, or one for each parameter.
-        parameters: the values; None for NULL.
-        result_formats: none for text, one for all, or one for each column of the result.
-    """
-
-    portal: str
-    statement: str
-    parameter_formats: tuple[int, ...]
-    parameters: tuple[bytes | None, ...]
-    result_formats: tuple[int, ...]
-
-
-class Describe(NamedTuple):
-    """The request for the columns of a prepared statement or of a portal.
-
-    Attributes:
-        is_portal: whether it is a portal.
-        name: its name.
-    """
-
-    is_portal: bool
-    name: str
-
-
-class Close(NamedTuple):
-    """The end of a prepared statement or of a portal.
-
-    Attributes:
-        is_portal: whether it is a portal.
-        name: its name.
-    """
-
-    is_portal: bool
-    name: str
-
-
-class Execute(NamedTuple):
-    """The request for rows of a portal.
-
-    Attributes:
-        portal: its name.
-        row_limit: the number of rows to send; 0 for all.
-    """
-
-    portal: str
-    row_limit: int
-
-
-class Sync(NamedTuple):
-    """The end of a sequence of messages of the extended protocol."""
-
-
-class Flush(NamedTuple):
-    """The request to send what has been answered so far."""
-
-
-class CopyData(NamedTuple):
-    """Data of COPY FROM STDIN.
-
-    Attributes:
-        data: any number of bytes.
-    """
-
-    data: bytes
-
-
-class CopyDone(NamedTuple):
-    """The end of the data of COPY FROM STDIN."""
-
-
-class CopyFail(NamedTuple):
-    """The client ends COPY FROM STDIN with an error.
-
-    Attributes:
-        reason: its message.
-    """
-
-    reason: str
-
-
-class FunctionCall(NamedTuple):
-    """A call of a function by its OID, which no driver sends any more; its content is ignored."""
-
-
-class Terminate(NamedTuple):
-    """The end of the session."""
-
-
-FrontendMessage = (
-    PasswordMessage
-    | SimpleQuery
-    | Parse
-    | Bind
-    | Describe
-    | Close
-    | Execute
-    | Sync
-    | Flush
-    | CopyData
-    | CopyDone
-    | CopyFail
-    | FunctionCall
-    | Terminate
-)
-InitialMessage = StartupMessage | SslRequest | GssEncryptionRequest | CancelRequest
-
-
-class SaslInitialResponse(NamedTuple):
-    """The first answer of a client to a SASL request, the content of a PasswordMessage.
-
-    Attributes:
-        mechanism: the mechanism that the client has chosen.
-        data: its first message; None for none.
-    """
-
-    mechanism: str
-    data: bytes | None
-
-
-class _Content:
-    """Reads fields from the content of a message; every error is a ProtocolViolationError.
-
-    Args:
-        content: the content.
-    """
-
-    __slots__ = ("_content", "_position")
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._position = 0
-
-    def read_bytes(self, size: int) -> bytes:
-        start = self._position
-        if size > len(self._content) - start:
-            raise ProtocolViolationError("insufficient data left in message")
-        self._position = start + size
-        return self._content[start : self._position]
-
-    def read_int16(self) -> int:
-        return int.from_bytes(self.read_bytes(2), "big")
-
-    def read_int32(self) -> int:
-        return int.from_bytes(self.read_bytes(4), "big")
-
-    def read_signed_int32(self) -> int:
-        return int.from_bytes(self.read_bytes(4), "big", signed=True)
-
-    def read_string(self) -> str:
-        end = self._content.find(b"\0", self._position)
-        if end < 0:
-            raise ProtocolViolationError("invalid string in message")
-        found = self._content[self._position : end]
-        self._position = end + 1
-        return _decode(found)
-
-    def read_kind(self) -> bool:
-        """Read S or P, and return True for a portal."""
-        kind = self.read_bytes(1)
-        if kind not in (b"S", b"P"):
-            raise ProtocolViolationError(f"invalid message subtype 0x{kind[0]:02x}")
-        return kind == b"P"
-
-    def read_formats(self) -> tuple[int, ...]:
-        formats = self.read_numbers("H", 2)
-        if not _FORMATS.issuperset(formats):
-            raise ProtocolViolationError("invalid format code")
-        return formats
-
-    def read_numbers(self, code: str, size: int) -> tuple[int, ...]:
-        """Read a count and as many numbers, of a format character and size of struct."""
-        count = self.read_count()
-        return unpack(f">{count}{code}", self.read_bytes(count * size))
-
-    def read_count(self) -> int:
-        count = self.read_int16()
-        if count > MAX_PARAMETERS:
-            raise ProtocolViolationError(f"more than {MAX_PARAMETERS} parameters or formats")
-        return count
-
-    def read_value(self) -> bytes | None:
-        size = self.read_signed_int32()
-        if size < -1:
-            raise ProtocolViolationError("invalid length of a value in message")
-        return None if size == -1 else self.read_bytes(size)
-
-    @property
-    def rest(self) -> int:
-        return len(self._content) - self._position
-
-    def end(self) -> None:
-        if self.rest:
-            raise ProtocolViolationError("invalid message format")
-
-
-def _decode(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise ProtocolViolationError("invalid byte sequence for encoding UTF8") from None
-
-
-def decode_initial_message(content: bytes) -> InitialMessage:
-    """Decode a message without a type, as the first ones of a connection are.
-
-    Args:
-        content: what follows the length.
-
-    Raises:
-        ProtocolViolationError: it is none.
-    """
-    reader = _Content(content)
-    code = reader.read_int32()
-    if code == SSL_REQUEST_CODE:
-        reader.end()
-        return SslRequest()
-    if code == GSSENC_REQUEST_CODE:
-        reader.end()
-        return GssEncryptionRequest()
-    if code == CANCEL_REQUEST_CODE:
-        request = CancelRequest(reader.read_int32(), reader.read_int32())
-        reader.end()
-        return request
-    major, minor = code >> 16, code & 0xFFFF
-    if major != PROTOCOL_MAJOR:
-        raise ProtocolViolationError(
-            f"unsupported frontend protocol {major}.{minor}: server supports 3.0", "0A000"
-        )
-    parameters: dict[str, str] = {}
-    while name := reader.read_string():
-        parameters[name] = reader.read_string()
-    reader.end()
-    return StartupMessage(minor, parameters)
-
-
-def decode_message(code: int, content: bytes) -> FrontendMessage:
-    """Decode a message.
-
-    Args:
-        code: its type, one of FRONTEND_LIMITS.
-        content: what follows the length.
-
-    Raises:
-        ProtocolViolationError: the content does not have the form of this type.
-    """
-    reader = _Content(content)
-    message = _DECODERS[code](reader)
-    reader.end()
-    return message
-
-
-def decode_sasl_initial_response(content: bytes) -> SaslInitialResponse:
-    """Decode the content of a PasswordMessage that answers a SASL request.
-
-    Raises:
-        ProtocolViolationError: it is something else.
-    """
-    reader = _Content(content)
-    response = SaslInitialResponse(reader.read_string(), reader.read_value())
-    reader.end()
-    return response
-
-
-def decode_password(content: bytes) -> str:
-    """Decode the content of a PasswordMessage that answers the request for a password.
-
-    Raises:
-        ProtocolViolationError: it is something else.
-    """
-    reader = _Content(content)
-    password = reader.read_string()
-    reader.end()
-    return password
-
-
-def _decode_password_message(reader: _Content) -> PasswordMessage:
-    return PasswordMessage(reader.read_bytes(reader.rest))
-
-
-def _decode_query(reader: _Content) -> SimpleQuery:
-    return SimpleQuery(reader.read_string())
-
-
-def _decode_parse(reader: _Content) -> Parse:
-    name, text = reader.read_string(), reader.read_string()
-    return Parse(name, text, reader.read_numbers("I", 4))
-
-
-def _decode_bind(reader: _Content) -> Bind:
-    portal, statement = reader.read_string(), reader.read_string()
-    formats = reader.read_formats()
-    parameters = tuple(reader.read_value() for _ in range(reader.read_count()))
-    return Bind(portal, statement, formats, parameters, reader.read_formats())
-
-
-def _decode_describe(reader: _Content) -> Describe:
-    return Describe(reader.read_kind(), reader.read_string())
-
-
-def _decode_close(reader: _Content) -> Close:
-    return Close(reader.read_kind(), reader.read_string())
-
-
-def _decode_execute(reader: _Content) -> Execute:
-    return Execute(reader.read_string(), max(reader.read_signed_int32(), 0))
-
-
-def _decode_copy_data(reader: _Content) -> CopyData:
-    return CopyData(reader.read_bytes(reader.rest))
-
-
-def _decode_copy_fail(reader: _Content) -> CopyFail:
-    return CopyFail(reader.read_string())
-
-
-def _decode_function_call(reader: _Content) -> FunctionCall:
-    reader.read_bytes(reader.rest)
-    return FunctionCall()
-
-
-class _Size(Enum):
-    """How long a message may be."""
-
-    SMALL = MAX_SMALL_MESSAGE
-    AUTHENTICATION = MAX_AUTHENTICATION_MESSAGE
-    ANY = None
-
-
-_FRONTEND: Final[Mapping[int, tuple[_Size, Callable[[_Content], FrontendMessage]]]] = (
-    MappingProxyType(
-        {
-            ord("p"): (_Size.AUTHENTICATION, _decode_password_message),
-            ord("Q"): (_Size.ANY, _decode_query),
-            ord("P"): (_Size.ANY, _decode_parse),
-            ord("B"): (_Size.ANY, _decode_bind),
-            ord("D"): (_Size.SMALL, _decode_describe),
-            ord("C"): (_Size.SMALL, _decode_close),
-            ord("E"): (_Size.SMALL, _decode_execute),
-            ord("S"): (_Size.SMALL, lambda _: Sync()),
-            ord("H"): (_Size.SMALL, lambda _: Flush()),
-            ord("d"): (_Size.ANY, _decode_copy_data),
-            ord("c"): (_Size.SMALL, lambda _: CopyDone()),
-            ord("f"): (_Size.SMALL, _decode_copy_fail),
-            ord("F"): (_Size.ANY, _decode_function_call),
-            ord("X"): (_Size.SMALL, lambda _: Terminate()),
-        }
-    )
-)
-_DECODERS: Final = {code: decoder for code, (_, decoder) in _FRONTEND.items()}
-FRONTEND_LIMITS: Final[Mapping[int, int | None]] = MappingProxyType(
-    {code: size.value for code, (size, _) in _FRONTEND.items()}
-)
-"""The types of messages, with the limit of their content; None for the connection's own limit."""
-
-
-# Messages of servers
 
 
 class TransactionStatus(Enum):
@@ -501,60 +39,61 @@ SSL_ACCEPTED: Final = b"S"
 ENCRYPTION_REFUSED: Final = b"N"
 
 
-def _message(code: bytes, content: bytes = b"") -> bytes:
+def encode_message(code: bytes, content: bytes = b"") -> bytes:
+    """Encode a message from its type and content."""
     return code + _INT32.pack(len(content) + 4) + content
 
 
-def _string(text: str) -> bytes:
+def encode_string(text: str) -> bytes:
     """Encode a string. A zero byte would end it, and is left out."""
     return text.encode(errors="replace").replace(b"\0", b"") + b"\0"
 
 
-AUTHENTICATION_OK: Final = _message(b"R", _INT32.pack(0))
-AUTHENTICATION_CLEARTEXT_PASSWORD: Final = _message(b"R", _INT32.pack(3))
-PARSE_COMPLETE: Final = _message(b"1")
-BIND_COMPLETE: Final = _message(b"2")
-CLOSE_COMPLETE: Final = _message(b"3")
-NO_DATA: Final = _message(b"n")
-EMPTY_QUERY_RESPONSE: Final = _message(b"I")
-PORTAL_SUSPENDED: Final = _message(b"s")
-COPY_DONE: Final = _message(b"c")
+AUTHENTICATION_OK: Final = encode_message(b"R", _INT32.pack(0))
+AUTHENTICATION_CLEARTEXT_PASSWORD: Final = encode_message(b"R", _INT32.pack(3))
+PARSE_COMPLETE: Final = encode_message(b"1")
+BIND_COMPLETE: Final = encode_message(b"2")
+CLOSE_COMPLETE: Final = encode_message(b"3")
+NO_DATA: Final = encode_message(b"n")
+EMPTY_QUERY_RESPONSE: Final = encode_message(b"I")
+PORTAL_SUSPENDED: Final = encode_message(b"s")
+COPY_DONE: Final = encode_message(b"c")
 
 
 def authentication_sasl(mechanisms: Iterable[str]) -> bytes:
     """Encode the request to authenticate by one of some SASL mechanisms."""
-    return _message(b"R", _INT32.pack(10) + b"".join(map(_string, mechanisms)) + b"\0")
+    return encode_message(b"R", _INT32.pack(10) + b"".join(map(encode_string, mechanisms)) + b"\0")
 
 
 def authentication_sasl_continue(data: bytes) -> bytes:
     """Encode the challenge of a SASL mechanism."""
-    return _message(b"R", _INT32.pack(11) + data)
+    return encode_message(b"R", _INT32.pack(11) + data)
 
 
 def authentication_sasl_final(data: bytes) -> bytes:
     """Encode the outcome of a SASL mechanism."""
-    return _message(b"R", _INT32.pack(12) + data)
+    return encode_message(b"R", _INT32.pack(12) + data)
 
 
 def negotiate_protocol_version(unknown_options: Sequence[str]) -> bytes:
     """Encode the answer to a startup message of a newer minor version, or with unknown options."""
-    options = b"".join(map(_string, unknown_options))
-    return _message(b"v", _TWO_INT32.pack(PROTOCOL_VERSION, len(unknown_options)) + options)
+    options = b"".join(map(encode_string, unknown_options))
+    return encode_message(b"v", _TWO_INT32.pack(PROTOCOL_VERSION, len(unknown_options)) + options)
 
 
 def parameter_status(name: str, value: str) -> bytes:
     """Encode the value of a setting that clients want to know."""
-    return _message(b"S", _string(name) + _string(value))
+    return encode_message(b"S", encode_string(name) + encode_string(value))
 
 
 def backend_key_data(process_id: int, secret: int) -> bytes:
     """Encode the numbers that a CancelRequest for this connection needs."""
-    return _message(b"K", _TWO_INT32.pack(process_id, secret))
+    return encode_message(b"K", _TWO_INT32.pack(process_id, secret))
 
 
 def ready_for_query(status: TransactionStatus) -> bytes:
     """Encode that the server waits for the next statement."""
-    return _message(b"Z", status.value)
+    return encode_message(b"Z", status.value)
 
 
 def row_description(columns: Sequence[ResultColumn], formats: Sequence[int]) -> bytes:
@@ -567,7 +106,7 @@ def row_description(columns: Sequence[ResultColumn], formats: Sequence[int]) -> 
     parts = [_INT16.pack(len(columns))]
     for column, column_format in zip(columns, formats, strict=True):
         known = TYPES.get(column.type_oid)
-        parts.append(_string(column.name))
+        parts.append(encode_string(column.name))
         parts.append(
             _FIELD.pack(
                 column.table_oid,
@@ -578,7 +117,7 @@ def row_description(columns: Sequence[ResultColumn], formats: Sequence[int]) -> 
                 column_format,
             )
         )
-    return _message(b"T", b"".join(parts))
+    return encode_message(b"T", b"".join(parts))
 
 
 def data_row(values: Sequence[bytes | None]) -> bytes:
@@ -589,17 +128,17 @@ def data_row(values: Sequence[bytes | None]) -> bytes:
             parts.append(_SIGNED_INT32.pack(-1))
         else:
             parts += (_INT32.pack(len(value)), value)
-    return _message(b"D", b"".join(parts))
+    return encode_message(b"D", b"".join(parts))
 
 
 def command_complete(tag: str) -> bytes:
     """Encode the end of a statement, such as "SELECT 5"."""
-    return _message(b"C", _string(tag))
+    return encode_message(b"C", encode_string(tag))
 
 
 def parameter_description(types: Sequence[int]) -> bytes:
     """Encode the types of a prepared statement's parameters."""
-    return _message(b"t", _INT16.pack(len(types)) + b"".join(map(_INT32.pack, types)))
+    return encode_message(b"t", _INT16.pack(len(types)) + b"".join(map(_INT32.pack, types)))
 
 
 def copy_out_response(formats: Sequence[int], *, binary: bool = False) -> bytes:
@@ -610,7 +149,7 @@ def copy_out_response(formats: Sequence[int], *, binary: bool = False) -> bytes:
         binary: whether the data have the binary format of COPY.
     """
     head = bytes([binary]) + _INT16.pack(len(formats))
-    return _message(b"H", head + b"".join(map(_INT16.pack, formats)))
+    return encode_message(b"H", head + b"".join(map(_INT16.pack, formats)))
 
 
 def copy_in_response(column_count: int, *, binary: bool = False) -> bytes:
@@ -621,30 +160,23 @@ def copy_in_response(column_count: int, *, binary: bool = False) -> bytes:
         binary: whether the data have the binary format of COPY.
     """
     head = bytes([binary]) + _INT16.pack(column_count)
-    return _message(b"G", head + _INT16.pack(binary) * column_count)
+    return encode_message(b"G", head + _INT16.pack(binary) * column_count)
 
 
 def copy_data(data: bytes) -> bytes:
     """Encode data of COPY TO STDOUT, one row as a rule."""
-    return _message(b"d", data)
+    return encode_message(b"d", data)
 
 
 def notification_response(process_id: int, channel: str, payload: str) -> bytes:
     """Encode a notification to a client that listens on a channel."""
-    return _message(b"A", _INT32.pack(process_id) + _string(channel) + _string(payload))
+    return encode_message(
+        b"A", _INT32.pack(process_id) + encode_string(channel) + encode_string(payload)
+    )
 
 
 def error_response(diagnostic: Diagnostic) -> bytes:
     """Encode an error."""
-    return _message(b"E", _diagnostic_fields(diagnostic))
-
-
-def notice_response(diagnostic: Diagnostic) -> bytes:
-    """Encode a notice or a warning."""
-    return _message(b"N", _diagnostic_fields(diagnostic))
-
-
-def _diagnostic_fields(diagnostic: Diagnostic) -> bytes:
     position = str(diagnostic.position) if diagnostic.position > 0 else ""
     fields = (
         (b"S", diagnostic.severity),
@@ -656,4 +188,5 @@ def _diagnostic_fields(diagnostic: Diagnostic) -> bytes:
         (b"P", position),
         (b"R", diagnostic.routine),
     )
-    return b"".join(code + _string(text) for code, text in fields if text) + b"\0"
+    content = b"".join(code + encode_string(text) for code, text in fields if text)
+    return encode_message(b"E", content + b"\0")

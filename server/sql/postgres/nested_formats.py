@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from server.sql.postgres.errors import ARRAY_SUBSCRIPT_ERROR, PROGRAM_LIMIT_EXCEEDED, FormatError
+from server.sql.postgres.errors import FormatError
 from server.sql.postgres.pieces import (
     EMPTY,
     ColumnFormat,
@@ -30,6 +30,7 @@ from server.sql.postgres.pieces import (
     value_lengths,
 )
 from server.sql.postgres.types import INT8, is_list, oid_of_arrow_type
+from server.sql.sqlstate import ARRAY_SUBSCRIPT_ERROR, PROGRAM_LIMIT_EXCEEDED
 
 MAX_ENCODED_ELEMENTS: Final = 20_000_000
 """Elements of all arrays of a column that are encoded in one go."""

@@ -16,15 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from server.sql.postgres import types
-from server.sql.postgres.errors import (
-    CHARACTER_NOT_IN_REPERTOIRE,
-    FEATURE_NOT_SUPPORTED,
-    INVALID_BINARY_REPRESENTATION,
-    INVALID_TEXT_REPRESENTATION,
-    NUMERIC_VALUE_OUT_OF_RANGE,
-    PROGRAM_LIMIT_EXCEEDED,
-    FormatError,
-)
+from server.sql.postgres.errors import FormatError
 from server.sql.postgres.time_parameters import (
     IntervalValue,
     date_from_binary,
@@ -40,6 +32,14 @@ from server.sql.postgres.time_parameters import (
     timestamptz_from_text,
 )
 from server.sql.postgres.types import TYPES
+from server.sql.sqlstate import (
+    CHARACTER_NOT_IN_REPERTOIRE,
+    FEATURE_NOT_SUPPORTED,
+    INVALID_BINARY_REPRESENTATION,
+    INVALID_TEXT_REPRESENTATION,
+    NUMERIC_VALUE_OUT_OF_RANGE,
+    PROGRAM_LIMIT_EXCEEDED,
+)
 
 MAX_ARRAY_DIMENSIONS: Final = 6  # as PostgreSQL
 MAX_NUMERIC_DIGITS: Final = 1000
@@ -473,3 +473,16 @@ _DECODERS: Final[Mapping[int, _Decoders]] = MappingProxyType(
     }
 )
 """The decoders of all types but arrays, which follow from those of their elements."""
+
+
+def query_values(parameters: Sequence[Value | None]) -> tuple[object, ...]:
+    """Return the values of parameters as queries take them: intervals are texts."""
+    return tuple(_query_value(value) for value in parameters)
+
+
+def _query_value(value: object) -> object:
+    if isinstance(value, IntervalValue):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_query_value(item) for item in value]
+    return value

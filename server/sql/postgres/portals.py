@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from server.sql.postgres import messages
-from server.sql.postgres.errors import (
+from server.sql.postgres.errors import Diagnostic, FormatError
+from server.sql.postgres.frontend_messages import Bind
+from server.sql.postgres.messages import TEXT_FORMAT
+from server.sql.postgres.parameters import Value, decode_parameters
+from server.sql.sqlstate import (
     CONFIGURATION_LIMIT_EXCEEDED,
     DUPLICATE_CURSOR,
     DUPLICATE_PREPARED_STATEMENT,
@@ -15,11 +18,7 @@ from server.sql.postgres.errors import (
     INVALID_SQL_STATEMENT_NAME,
     NAME_TOO_LONG,
     PROTOCOL_VIOLATION,
-    Diagnostic,
-    FormatError,
 )
-from server.sql.postgres.messages import TEXT_FORMAT
-from server.sql.postgres.parameters import Value, decode_parameters
 
 MAX_PREPARED_STATEMENTS: Final = 1000
 MAX_PORTALS: Final = 1000
@@ -153,7 +152,7 @@ class NamedStatements(Generic[PlanT, CursorT]):
     # Portals
 
     def read_bind(
-        self, bind: messages.Bind
+        self, bind: Bind
     ) -> tuple[PreparedStatement[PlanT], tuple[Value | None, ...], int]:
         """Return the statement of a Bind, its parameters, and their bytes.
 

@@ -33,13 +33,9 @@ from struct import Struct
 from typing import Final, Generic
 
 from server.security.scram import SCRAM, SCRAM_PLUS
+from server.sql.postgres import frontend_messages as frontend
 from server.sql.postgres import messages
-from server.sql.postgres.errors import (
-    FATAL,
-    FEATURE_NOT_SUPPORTED,
-    Diagnostic,
-    FormatError,
-)
+from server.sql.postgres.errors import FATAL, Diagnostic, FormatError
 from server.sql.postgres.events import (
     BindRequested,
     CopyEvent,
@@ -61,12 +57,8 @@ from server.sql.postgres.events import (
     Terminated,
     TlsRequested,
 )
-from server.sql.postgres.messages import (
-    TEXT_FORMAT,
-    CancelRequest,
-    ProtocolViolationError,
-    TransactionStatus,
-)
+from server.sql.postgres.frontend_messages import CancelRequest, ProtocolViolationError
+from server.sql.postgres.messages import TEXT_FORMAT, TransactionStatus
 from server.sql.postgres.portals import (
     CursorT,
     NamedStatements,
@@ -77,6 +69,7 @@ from server.sql.postgres.portals import (
 )
 from server.sql.postgres.startup import read_startup
 from server.sql.postgres.types import ResultColumn
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED
 
 MAX_MESSAGE_SIZE: Final = 64 * 1024 * 1024
 MAX_COPY_MESSAGES: Final = 1000
@@ -118,8 +111,8 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         max_message_size: the largest message accepted after authentication, in bytes.
 
     Attributes:
-        transaction_status: what ReadyForQuery reports. The caller sets it; an error while it is
-            ACTIVE makes it FAILED, also an error that the protocol object finds by itself.
+        transaction_status: the state that ReadyForQuery reports. The caller sets it; an error while
+            it is ACTIVE makes it FAILED, also an error that the protocol object finds by itself.
     """
 
     def __init__(
@@ -138,7 +131,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self._mechanisms: tuple[str, ...] = ()  # of SASL; empty if a password is expected
         self._sasl_started = False
         self._skips_to_sync = False
-        self._copy_end: messages.CopyDone | messages.CopyFail | messages.Terminate | None = None
+        self._copy_end: frontend.CopyDone | frontend.CopyFail | frontend.Terminate | None = None
         # The result formats, and the size of the parameters, of the latest BindRequested.
         self._bind: tuple[tuple[int, ...], int] = ((), 0)
         self._named: Final = NamedStatements[PlanT, CursorT](release, max_message_size)
@@ -212,11 +205,11 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             return CopyReceived(b"".join(pieces))
         end, self._copy_end = self._copy_end, None
         match end:
-            case messages.CopyDone():
+            case frontend.CopyDone():
                 return CopyReceived(None)
-            case messages.CopyFail(reason):
+            case frontend.CopyFail(reason):
                 return CopyFailed(reason)
-            case messages.Terminate():
+            case frontend.Terminate():
                 self.close()
                 return Terminated()
         return None
@@ -226,11 +219,11 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         pieces: list[bytes] = []
         while self._copy_end is None and len(pieces) < MAX_COPY_MESSAGES:
             match self._take_message():
-                case messages.CopyData(data):
+                case frontend.CopyData(data):
                     pieces.append(data)
-                case messages.Sync() | messages.Flush():
+                case frontend.Sync() | frontend.Flush():
                     pass  # they precede the data in the extended protocol
-                case messages.CopyDone() | messages.CopyFail() | messages.Terminate() as end:
+                case frontend.CopyDone() | frontend.CopyFail() | frontend.Terminate() as end:
                     self._copy_end = end
                 case None:
                     break
@@ -250,22 +243,22 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         self.close()
         return ProtocolFailed(diagnostic, messages.error_response(diagnostic))
 
-    def _take_message(self) -> messages.FrontendMessage | None:
+    def _take_message(self) -> frontend.FrontendMessage | None:
         """Return the next message with a type; None if it is not complete."""
         buffer = self._buffer
         if not buffer:
             return None
         code = buffer[0]
-        if code not in messages.FRONTEND_LIMITS:
+        if code not in frontend.FRONTEND_LIMITS:
             raise ProtocolViolationError(f"invalid frontend message type {code}")
         if (self._state is _State.AUTHENTICATION) != (code == ord("p")) and code != ord("X"):
             expected = "a password" if self._state is _State.AUTHENTICATION else "no password"
             raise ProtocolViolationError(f"expected {expected}, got message type {code}")
         if len(buffer) < 5:
             return None
-        limit = messages.FRONTEND_LIMITS[code]
+        limit = frontend.FRONTEND_LIMITS[code]
         content = self._take_content(1, self._max_message_size if limit is None else limit)
-        return None if content is None else messages.decode_message(code, content)
+        return None if content is None else frontend.decode_message(code, content)
 
     def _take_content(self, start: int, limit: int) -> bytes | None:
         """Remove a message from the buffer, and return its content; None if it is not complete.
@@ -293,20 +286,20 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
             raise ProtocolViolationError("received unencrypted data after SSL request")
         if len(self._buffer) < _LENGTH.size:
             return None
-        content = self._take_content(0, messages.MAX_STARTUP_PACKET)
+        content = self._take_content(0, frontend.MAX_STARTUP_PACKET)
         if content is None:
             return None
-        match messages.decode_initial_message(content):
-            case messages.SslRequest():
+        match frontend.decode_initial_message(content):
+            case frontend.SslRequest():
                 self._note_encryption_request(TlsRequested)
                 return TlsRequested()
-            case messages.GssEncryptionRequest():
-                self._note_encryption_request(messages.GssEncryptionRequest)
+            case frontend.GssEncryptionRequest():
+                self._note_encryption_request(frontend.GssEncryptionRequest)
                 return Reply(messages.ENCRYPTION_REFUSED)
             case CancelRequest() as request:
                 self.close()
                 return request
-            case messages.StartupMessage() as startup:
+            case frontend.StartupMessage() as startup:
                 self._deferred, unknown = read_startup(startup)
                 self._state = _State.AUTHENTICATION
                 if startup.minor_version == 0 and not unknown:
@@ -373,7 +366,7 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         Args:
             process_id: the number of the connection, for a CancelRequest.
             secret: its secret, 32 bits, for a CancelRequest.
-            settings: those that clients want to know, such as server_version.
+            settings: the settings that are reported to clients, such as server_version.
             sasl_final: the outcome of the SASL mechanism; None for none.
         """
         self._answer(*_AUTHENTICATION)
@@ -392,25 +385,25 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
 
     # Messages with a type
 
-    def _on_message(self, message: messages.FrontendMessage) -> Event[PlanT, CursorT] | None:
+    def _on_message(self, message: frontend.FrontendMessage) -> Event[PlanT, CursorT] | None:
         """Return the event for a message; None if it needs none."""
         match message:
-            case messages.Terminate():
+            case frontend.Terminate():
                 self.close()
                 return Terminated()
-            case messages.PasswordMessage(content):
+            case frontend.PasswordMessage(content):
                 return self._on_password(content)
-            case messages.Sync():
+            case frontend.Sync():
                 self._skips_to_sync = False
                 return SyncRequested()
         if self._skips_to_sync:
             return None
         match message:
-            case messages.SimpleQuery(text):
+            case frontend.SimpleQuery(text):
                 self._named.drop_statement("")
                 self._named.drop_portal("")
                 return StatementRequested(text)
-            case messages.FunctionCall():
+            case frontend.FunctionCall():
                 diagnostic = Diagnostic(FEATURE_NOT_SUPPORTED, "function calls are not supported")
                 self._fail_transaction()
                 ready = messages.ready_for_query(self.transaction_status)
@@ -420,10 +413,10 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
 
     def _on_password(self, content: bytes) -> Event[PlanT, CursorT]:
         if not self._mechanisms:
-            return PasswordGiven(messages.decode_password(content))
+            return PasswordGiven(frontend.decode_password(content))
         if self._sasl_started:
             return SaslContinued(content)
-        mechanism, data = messages.decode_sasl_initial_response(content)
+        mechanism, data = frontend.decode_sasl_initial_response(content)
         if mechanism not in self._mechanisms:
             raise ProtocolViolationError("client selected an invalid SASL authentication mechanism")
         if (mechanism == SCRAM_PLUS) != (data or b"").startswith(b"p="):
@@ -432,24 +425,24 @@ class PostgresProtocol(Generic[PlanT, CursorT]):
         return SaslStarted(mechanism, data or b"")
 
     def _on_extended_message(
-        self, message: messages.FrontendMessage
+        self, message: frontend.FrontendMessage
     ) -> Event[PlanT, CursorT] | None:
         named = self._named
         match message:
-            case messages.Parse(name, text, parameter_types):
+            case frontend.Parse(name, text, parameter_types):
                 named.check_new(name, text)
                 return ParseRequested(name, text, parameter_types)
-            case messages.Bind():
+            case frontend.Bind():
                 statement, parameters, size = named.read_bind(message)
                 self._bind = message.result_formats, size
                 return BindRequested(message.portal, statement, parameters)
-            case messages.Describe(is_portal, name):
+            case frontend.Describe(is_portal, name):
                 if is_portal:
                     return DescribePortalRequested(named.find_portal(name))
                 return DescribeStatementRequested(named.find_statement(name))
-            case messages.Execute(name, row_limit):
+            case frontend.Execute(name, row_limit):
                 return ExecuteRequested(named.find_portal(name), row_limit)
-            case messages.Close(is_portal, name):
+            case frontend.Close(is_portal, name):
                 if is_portal:
                     named.drop_portal(name)
                 else:

@@ -1,7 +1,7 @@
 """Decodes the messages that a server sends, for a client within this process.
 
 The client that needs them (server/sql/local_client.py) speaks to this server only, so messages are
-well formed; those that tell it nothing are skipped. Source: PostgreSQL 16 documentation, 55.7.
+well formed; messages that tell it nothing are skipped. Source: PostgreSQL 16 documentation, 55.7.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from server.sql.postgres.errors import Diagnostic
-from server.sql.postgres.messages import PROTOCOL_VERSION, TransactionStatus
+from server.sql.postgres.messages import (
+    PROTOCOL_VERSION,
+    TransactionStatus,
+    encode_message,
+    encode_string,
+)
 
 _HEAD: Final = Struct(">cI")
 _INT16: Final = Struct(">H")
@@ -66,7 +71,7 @@ class CopyInMessage(NamedTuple):
 
 
 class KeyMessage(NamedTuple):
-    """BackendKeyData: what cancels a statement of the connection.
+    """BackendKeyData: the key with which a statement of the connection is cancelled.
 
     Attributes:
         process_id: the number of the connection.
@@ -105,20 +110,18 @@ def startup_message(parameters: dict[str, str]) -> bytes:
         parameters: `user`, and settings of the session.
     """
     texts = [part for pair in parameters.items() for part in pair]
-    content = _INT32.pack(PROTOCOL_VERSION) + b"".join(map(_string, texts)) + b"\0"
-    return _INT32.pack(len(content) + 4) + content
+    content = _INT32.pack(PROTOCOL_VERSION) + b"".join(map(encode_string, texts)) + b"\0"
+    return encode_message(b"", content)
 
 
 def query_message(text: str) -> bytes:
     """Encode the request to execute statements (Query)."""
-    content = _string(text)
-    return b"Q" + _INT32.pack(len(content) + 4) + content
+    return encode_message(b"Q", encode_string(text))
 
 
 def copy_fail_message(reason: str) -> bytes:
     """Encode the refusal to send data (CopyFail)."""
-    content = _string(reason)
-    return b"f" + _INT32.pack(len(content) + 4) + content
+    return encode_message(b"f", encode_string(reason))
 
 
 class ServerMessageReader:
@@ -201,7 +204,3 @@ def _diagnostic(content: bytes) -> Diagnostic:
         fields.get(b"H", ""),
         int(fields.get(b"P", "0")),
     )
-
-
-def _string(text: str) -> bytes:
-    return text.encode(errors="replace").replace(b"\0", b"") + b"\0"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from server.sql.postgres.errors import FEATURE_NOT_SUPPORTED, INVALID_AUTHORIZATION
 from server.sql.postgres.events import StartupRequested
-from server.sql.postgres.messages import ProtocolViolationError, StartupMessage
+from server.sql.postgres.frontend_messages import ProtocolViolationError, StartupMessage
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, INVALID_AUTHORIZATION
 
 _OPTION_PREFIX: Final = "_pq_."
 _WORD: Final = re.compile(r"(?:[^\s\\]|\\.)++", re.DOTALL)

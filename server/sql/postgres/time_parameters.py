@@ -8,8 +8,9 @@ from decimal import Decimal
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.sql.postgres.errors import DATETIME_FIELD_OVERFLOW, INVALID_DATETIME_FORMAT, FormatError
+from server.sql.postgres.errors import FormatError
 from server.sql.postgres.time_formats import DAY_US, POSTGRES_EPOCH_DAYS, clock_text
+from server.sql.sqlstate import DATETIME_FIELD_OVERFLOW, INVALID_DATETIME_FORMAT
 
 if TYPE_CHECKING:
     from server.sql.postgres.parameters import Value

@@ -7,7 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from server.sql.query.errors import INVALID_TEXT_REPRESENTATION, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_TEXT_REPRESENTATION
 
 MAX_ARRAY_LITERAL: Final = 100_000
 """Elements of a literal."""

@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    INVALID_PARAMETER_VALUE,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.tables import AsOf, TableKind
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE
 
 if TYPE_CHECKING:
     from server.sql.query.names import TableReference

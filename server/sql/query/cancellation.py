@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
 
-from server.sql.query.errors import QUERY_CANCELED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import QUERY_CANCELED
+
+_ItemT = TypeVar("_ItemT")
 
 BY_CLIENT: Final = "canceling statement due to user request"
 BY_TIMEOUT: Final = "canceling statement due to statement timeout"
@@ -57,3 +62,39 @@ class Cancellation:
         """
         if self._reason is not None:
             raise SqlError(QUERY_CANCELED, self._reason)
+
+
+@contextmanager
+def time_limit(timeout_s: float, started_s: float, cancellation: Cancellation) -> Iterator[None]:
+    """Cancel a statement if its time is over within a block of code.
+
+    Args:
+        timeout_s: the longest time; 0 for any.
+        started_s: when the statement began, on the monotonic clock.
+        cancellation: that of the statement.
+
+    Raises:
+        SqlError: its time is over already.
+    """
+    if timeout_s <= 0:
+        yield
+        return
+    left_s = timeout_s - (time.monotonic() - started_s)
+    if left_s <= 0:
+        cancellation.cancel(BY_TIMEOUT)
+        cancellation.check()
+    timer = threading.Timer(left_s, cancellation.cancel, (BY_TIMEOUT,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def until_cancelled(items: Iterable[_ItemT], cancellation: Cancellation) -> Iterator[_ItemT]:
+    """Yield items; raise the error of `Cancellation.check` once the query is cancelled."""
+    for item in items:
+        cancellation.check()
+        yield item
+    cancellation.check()

@@ -21,7 +21,8 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from server.sql.query.as_of import complete_as_of
-from server.sql.query.errors import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import STATEMENT_TOO_COMPLEX, SYNTAX_ERROR
 
 MAX_TEXT_LENGTH: Final = 1_000_000
 MAX_TOKENS: Final = 50_000
@@ -125,7 +126,7 @@ def _with_at_sign(match: re.Match[str]) -> str:
 
 
 _BEFORE_PARAMETERS: Final = {"<@": TokenType.LT, "^@": TokenType.CARET}
-"""What operators are that end with the @ of a parameter behind them, as in `a<$1`."""
+"""Operators without the @ of a parameter behind them, as in `a<$1`."""
 
 
 _ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

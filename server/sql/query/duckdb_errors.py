@@ -9,8 +9,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from server.sql.query import errors
-from server.sql.query.errors import DuckDbError, SqlError
+from server.sql import sqlstate
+from server.sql.query.errors import MEMORY_HINT, DuckDbError, SqlError
 from server.sql.query.names import quote
 from server.sql.query.processes.protocol import (
     MAX_ERROR_CHARACTERS,
@@ -21,122 +21,122 @@ from server.sql.query.processes.protocol import (
 from server.sql.query.session import UNKNOWN_SETTING
 
 _BY_CLASS: Final[tuple[tuple[str, str], ...]] = (
-    ("OutOfMemoryException", errors.OUT_OF_MEMORY),
-    ("MemoryError", errors.OUT_OF_MEMORY),
-    (ROW_TOO_LARGE, errors.PROGRAM_LIMIT_EXCEEDED),
-    ("InterruptException", errors.QUERY_CANCELED),
-    ("ConversionException", errors.INVALID_TEXT_REPRESENTATION),
-    ("OutOfRangeException", errors.NUMERIC_VALUE_OUT_OF_RANGE),
-    ("ParserException", errors.FEATURE_NOT_SUPPORTED),
-    ("SyntaxException", errors.FEATURE_NOT_SUPPORTED),
-    ("NotImplementedException", errors.FEATURE_NOT_SUPPORTED),
-    ("PermissionException", errors.INSUFFICIENT_PRIVILEGE),
-    ("BinderException", errors.DATATYPE_MISMATCH),
-    ("CatalogException", errors.UNDEFINED_OBJECT),
-    ("InvalidInputException", errors.DATA_EXCEPTION),
+    ("OutOfMemoryException", sqlstate.OUT_OF_MEMORY),
+    ("MemoryError", sqlstate.OUT_OF_MEMORY),
+    (ROW_TOO_LARGE, sqlstate.PROGRAM_LIMIT_EXCEEDED),
+    ("InterruptException", sqlstate.QUERY_CANCELED),
+    ("ConversionException", sqlstate.INVALID_TEXT_REPRESENTATION),
+    ("OutOfRangeException", sqlstate.NUMERIC_VALUE_OUT_OF_RANGE),
+    ("ParserException", sqlstate.FEATURE_NOT_SUPPORTED),
+    ("SyntaxException", sqlstate.FEATURE_NOT_SUPPORTED),
+    ("NotImplementedException", sqlstate.FEATURE_NOT_SUPPORTED),
+    ("PermissionException", sqlstate.INSUFFICIENT_PRIVILEGE),
+    ("BinderException", sqlstate.DATATYPE_MISMATCH),
+    ("CatalogException", sqlstate.UNDEFINED_OBJECT),
+    ("InvalidInputException", sqlstate.DATA_EXCEPTION),
 )
 
 _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
-    (r"Division by zero", errors.DIVISION_BY_ZERO, "division by zero"),
-    (r"INTERRUPT|Interrupted!", errors.QUERY_CANCELED, "canceling statement due to user request"),
+    (r"Division by zero", sqlstate.DIVISION_BY_ZERO, "division by zero"),
+    (r"INTERRUPT|Interrupted!", sqlstate.QUERY_CANCELED, "canceling statement due to user request"),
     (
         r"Out of Memory Error|[Ff]ailed to allocate|std::bad_alloc",
-        errors.OUT_OF_MEMORY,
+        sqlstate.OUT_OF_MEMORY,
         "out of memory: the query needs more than MaxMemory",
     ),
     (
         r'Function with name "?([\w~!*<>=@#|]+)"? does not exist',
-        errors.UNDEFINED_FUNCTION,
+        sqlstate.UNDEFINED_FUNCTION,
         "function {}() does not exist",
     ),
     (
         r"No function matches the given name and argument types '([^']*)'",
-        errors.UNDEFINED_FUNCTION,
+        sqlstate.UNDEFINED_FUNCTION,
         "function {} does not exist",
     ),
     (
         r'Referenced table "([^"]*)" not found',
-        errors.UNDEFINED_TABLE,
+        sqlstate.UNDEFINED_TABLE,
         'missing FROM-clause entry for table "{}"',
     ),
     (
         r'Referenced column "([^"]*)" (?:was )?not found',
-        errors.UNDEFINED_COLUMN,
+        sqlstate.UNDEFINED_COLUMN,
         'column "{}" does not exist',
     ),
     (
         r'(?:Table|Values list) "[^"]*" does not have a column named "([^"]*)"',
-        errors.UNDEFINED_COLUMN,
+        sqlstate.UNDEFINED_COLUMN,
         'column "{}" does not exist',
     ),
     (
         r"Ambiguous reference to column name \"([^\"]*)\"",
-        errors.AMBIGUOUS_COLUMN,
+        sqlstate.AMBIGUOUS_COLUMN,
         'column reference "{}" is ambiguous',
     ),
     (
         r'column "?([^"\s]+|(?<=")[^"]+)"? must appear in the GROUP BY',
-        errors.GROUPING_ERROR,
+        sqlstate.GROUPING_ERROR,
         'column "{}" must appear in the GROUP BY clause or be used in an aggregate function',
     ),
     (
         r"Type with name \"?([\w.]+)\"? does not exist",
-        errors.UNDEFINED_OBJECT,
+        sqlstate.UNDEFINED_OBJECT,
         'type "{}" does not exist',
     ),
     (
         r"More than one row returned by a subquery",
-        errors.CARDINALITY_VIOLATION,
+        sqlstate.CARDINALITY_VIOLATION,
         "more than one row returned by a subquery used as an expression",
     ),
     (
         r"(\w+) clause cannot contain aggregates",
-        errors.GROUPING_ERROR,
+        sqlstate.GROUPING_ERROR,
         "aggregate functions are not allowed in {}",
     ),
     (
         r"(\w+) clause cannot contain window functions",
-        errors.WINDOWING_ERROR,
+        sqlstate.WINDOWING_ERROR,
         "window functions are not allowed in {}",
     ),
     (
         r"Set operations can only apply to expressions with the same number of result columns",
-        errors.SYNTAX_ERROR,
+        sqlstate.SYNTAX_ERROR,
         "each query of a set operation must have the same number of columns",
     ),
     (
         r"LIMIT/OFFSET cannot be negative",
-        errors.INVALID_ROW_COUNT_IN_LIMIT,
+        sqlstate.INVALID_ROW_COUNT_IN_LIMIT,
         "LIMIT and OFFSET must not be negative",
     ),
     (
         r"(ORDER|GROUP BY) term out of range",
-        errors.INVALID_COLUMN_REFERENCE,
+        sqlstate.INVALID_COLUMN_REFERENCE,
         "{} has a position that is not in the select list",
     ),
     (
         r"value is out of range for the destination type (\w+)",
-        errors.NUMERIC_VALUE_OUT_OF_RANGE,
+        sqlstate.NUMERIC_VALUE_OUT_OF_RANGE,
         "value out of range for type {}",
     ),
     (
         r'(?:date|timestamp|time) field value out of range: "([^"]*)"',
-        errors.DATETIME_FIELD_OVERFLOW,
+        sqlstate.DATETIME_FIELD_OVERFLOW,
         'date/time field value out of range: "{}"',
     ),
     (
         r'[Ii]nvalid (?:date|timestamp|time|interval) field format: "([^"]*)"',
-        errors.INVALID_DATETIME_FORMAT,
+        sqlstate.INVALID_DATETIME_FORMAT,
         'invalid input syntax for a date or time: "{}"',
     ),
-    (rf'{UNKNOWN_SETTING} "([^"]*)"', errors.UNDEFINED_OBJECT, f'{UNKNOWN_SETTING} "{{}}"'),
-    (r"Max expression depth", errors.STATEMENT_TOO_COMPLEX, "the query is nested too deeply"),
+    (rf'{UNKNOWN_SETTING} "([^"]*)"', sqlstate.UNDEFINED_OBJECT, f'{UNKNOWN_SETTING} "{{}}"'),
+    (r"Max expression depth", sqlstate.STATEMENT_TOO_COMPLEX, "the query is nested too deeply"),
 )  # fmt: skip
 
 _HINTS: Final = {
-    errors.OUT_OF_MEMORY: errors.MEMORY_HINT,
-    errors.PROGRAM_LIMIT_EXCEEDED: f"A row has at most {MAX_ROW_BYTES} bytes.",
-    errors.DATATYPE_MISMATCH: "Check the types of columns, and cast where they differ.",
+    sqlstate.OUT_OF_MEMORY: MEMORY_HINT,
+    sqlstate.PROGRAM_LIMIT_EXCEEDED: f"A row has at most {MAX_ROW_BYTES} bytes.",
+    sqlstate.DATATYPE_MISMATCH: "Check the types of columns, and cast where they differ.",
 }
 
 _MAX_MESSAGE: Final = 500
@@ -152,9 +152,9 @@ def translate(error: DuckDbError, tree: exp.Expr | None, columns: Sequence[str] 
     """
     text = str(error)[:MAX_ERROR_CHARACTERS]
     if NOT_ONE_QUERY in error.kinds:
-        return SqlError(errors.SYNTAX_ERROR, "the statement cannot be read as one query")
-    sqlstate = next(
-        (state for kind, state in _BY_CLASS if kind in error.kinds), errors.INTERNAL_ERROR
+        return SqlError(sqlstate.SYNTAX_ERROR, "the statement cannot be read as one query")
+    by_class = next(
+        (state for kind, state in _BY_CLASS if kind in error.kinds), sqlstate.INTERNAL_ERROR
     )
     for pattern, state, message in _PATTERNS:
         match = re.search(pattern, text)
@@ -167,7 +167,7 @@ def translate(error: DuckDbError, tree: exp.Expr | None, columns: Sequence[str] 
                 position=_position(tree, name) if name else None,
             )
     message = _first_line(text)
-    return SqlError(sqlstate, message, hint=_HINTS.get(sqlstate))
+    return SqlError(by_class, message, hint=_HINTS.get(by_class))
 
 
 def _first_line(text: str) -> str:
@@ -180,11 +180,11 @@ def _first_line(text: str) -> str:
 
 
 def _suggestion(text: str, state: str, name: str, columns: Sequence[str]) -> str | None:
-    if state == errors.UNDEFINED_COLUMN:
+    if state == sqlstate.UNDEFINED_COLUMN:
         matches = get_close_matches(name, columns, n=1)
         if matches:
             return f"Perhaps you meant the column {quote(matches[0])}."
-    if state == errors.UNDEFINED_FUNCTION:
+    if state == sqlstate.UNDEFINED_FUNCTION:
         found = re.search(r'Did you mean "([^"]+)"', text)
         if found and not found[1].startswith("amps_"):
             return f"Perhaps you meant {found[1]}()."

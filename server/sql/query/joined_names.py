@@ -10,9 +10,10 @@ from typing import Final, TypeAlias
 
 from sqlglot import exp
 
-from server.sql.query.errors import DUPLICATE_ALIAS, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.names import CommonTables, TableReference
 from server.sql.query.positions import find_position
+from server.sql.sqlstate import DUPLICATE_ALIAS
 
 Names: TypeAlias = list[str]
 """Names of columns, in order."""

@@ -34,7 +34,7 @@ _NODES: Final = PLAIN_NODES - {exp.Parameter} | {
 
 
 class _KeptPlan(NamedTuple):
-    """A plan, with what it depends on.
+    """A plan, with its dependencies.
 
     Attributes:
         tree: the statement, so that no other one gets the same identity.

@@ -12,13 +12,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from server.sql.query.errors import (
-    INVALID_TEXT_REPRESENTATION,
-    NUMERIC_VALUE_OUT_OF_RANGE,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.names import TableReference, sources
 from server.sql.query.tables import SqlType
+from server.sql.sqlstate import INVALID_TEXT_REPRESENTATION, NUMERIC_VALUE_OUT_OF_RANGE
 
 _COMPARISONS: Final = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),

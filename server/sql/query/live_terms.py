@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlglot import exp
 
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    INVALID_PARAMETER_VALUE,
-    UNDEFINED_COLUMN,
-    UNDEFINED_TABLE,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.names import function_name
 from server.sql.query.positions import find_position
 from server.sql.query.rewrite import fold_identifiers
 from server.sql.query.tables import ScanRequest, Table, TableKind, find_table
+from server.sql.sqlstate import (
+    FEATURE_NOT_SUPPORTED,
+    INVALID_PARAMETER_VALUE,
+    UNDEFINED_COLUMN,
+    UNDEFINED_TABLE,
+)
 
 if TYPE_CHECKING:
     from server.sql.query.live_evaluation import LiveEvaluation

@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 
 from sqlglot import exp
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.tables import Column, LogBound
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED
 
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=",
@@ -36,7 +37,7 @@ _TIME_NODES: Final = (
     *(exp.Parameter, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Identifier),
     *(exp.CurrentTimestamp, exp.CurrentDate, exp.TimestampTrunc, exp.DateTrunc),
 )
-"""What an expression for a time may have."""
+"""The nodes that an expression for a time may have."""
 
 _MAX_TXID: Final = 2**63
 

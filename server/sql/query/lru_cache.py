@@ -1,4 +1,4 @@
-"""A cache that keeps what was used last."""
+"""A cache that evicts the entry that was used least recently."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LruCache(Generic[_Key, _Entry]):
             return entry
 
     def put(self, key: _Key, entry: _Entry) -> None:
-        """Add or replace an entry; drop the one that has not been used for the longest time."""
+        """Add or replace an entry; evict the least recently used one if there are too many."""
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)

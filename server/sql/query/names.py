@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlglot import exp
 
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.query.tables import SEARCH_PATH, Table
+from server.sql.sqlstate import (
     DUPLICATE_ALIAS,
     FEATURE_NOT_SUPPORTED,
     UNDEFINED_FUNCTION,
     UNDEFINED_TABLE,
-    SqlError,
 )
-from server.sql.query.tables import SEARCH_PATH, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from server.sql.query.errors import UNDEFINED_FUNCTION, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import UNDEFINED_FUNCTION
 
 _OPERATORS: Final[dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]]] = {
     "~": lambda left, right: exp.RegexpLike(this=left, expression=right),

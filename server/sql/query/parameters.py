@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from server.sql.query import pg_types
 from server.sql.query.cast_types import cast_to, type_oid
-from server.sql.query.errors import SYNTAX_ERROR, UNDEFINED_PARAMETER, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.names import TableReference, function_name
+from server.sql.sqlstate import SYNTAX_ERROR, UNDEFINED_PARAMETER
 
 _MAX_DIGITS: Final = 20
 

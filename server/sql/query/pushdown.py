@@ -158,11 +158,11 @@ def _push_conditions(
 
 
 class ExactScan(NamedTuple):
-    """What a scan does for a SELECT, if nothing is left for DuckDB.
+    """The part of a scan in a SELECT, if nothing is left for DuckDB.
 
     Attributes:
         filter: the filter; None for all rows.
-        limit: the maximum number of rows, with those that OFFSET skips; None for all.
+        limit: the maximum number of rows, including rows that OFFSET skips; None for all.
         skipped: the number of rows that OFFSET skips.
         texts: the columns of texts to be tested again, and the values; then
             `limit` is for the rows that pass.

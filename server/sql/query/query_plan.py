@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from sqlglot import exp
@@ -19,14 +19,7 @@ from server.sql.query import duckdb_errors, pg_types
 from server.sql.query.as_of import take_versions
 from server.sql.query.column_names import alias_inner_columns, output_names
 from server.sql.query.dialect import to_duckdb
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    PROTOCOL_VIOLATION,
-    SYNTAX_ERROR,
-    UNDEFINED_TABLE,
-    DuckDbError,
-    SqlError,
-)
+from server.sql.query.errors import DuckDbError, SqlError
 from server.sql.query.joined_names import check_distinct_tables, resolve_natural_joins
 from server.sql.query.literals import type_literals
 from server.sql.query.names import (
@@ -43,9 +36,16 @@ from server.sql.query.pushdown import PlannedScan, plan_scans, resolve_moment
 from server.sql.query.results import QueryColumn
 from server.sql.query.rewrite import ExpressionRewriter, fold_identifiers
 from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table
+from server.sql.sqlstate import (
+    FEATURE_NOT_SUPPORTED,
+    PROTOCOL_VIOLATION,
+    SYNTAX_ERROR,
+    UNDEFINED_TABLE,
+)
 
 if TYPE_CHECKING:
     from server.sql.query.pg_catalog import PgCatalog
+    from server.sql.query.query_engine import PlanEvaluator
     from server.sql.query.session import SqlSession
     from server.sql.query.statement import Statement
 
@@ -59,20 +59,6 @@ _VECTOR_OIDS: Final = {"SMALLINT[]": 22, "UINTEGER[]": 30}
 """Types of columns of the catalogue that clients read as int2vector and oidvector."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_]+")
-
-
-class Evaluator(Protocol):
-    """What planning asks DuckDB for."""
-
-    def evaluate(self, sql: str, values: Mapping[str, object]) -> object:
-        """Return the value of a query of one row and one column.
-
-        Raises:
-            DuckDbError: the query fails.
-        """
-
-    def refused_functions(self) -> frozenset[str]:
-        """Return the names of DuckDB's functions that queries may not call, in lower case."""
 
 
 class QueryPlan:
@@ -93,7 +79,7 @@ class QueryPlan:
         tables: Sequence[Table],
         catalogue: Callable[[], PgCatalog],
         session: SqlSession,
-        evaluator: Evaluator,
+        evaluator: PlanEvaluator,
         declared_oids: Sequence[int],
         parameters: Sequence[object] | None = None,
     ) -> None:

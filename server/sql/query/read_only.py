@@ -6,7 +6,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR
 
 _ROOTS: Final = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Table)
 

@@ -16,15 +16,7 @@ from server.sql.query import pg_types
 from server.sql.query.array_literals import array_elements, array_literal, array_operand
 from server.sql.query.cast_types import cast_to, type_name
 from server.sql.query.duckdb_functions import ALLOWED
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    INVALID_PARAMETER_VALUE,
-    INVALID_TEXT_REPRESENTATION,
-    UNDEFINED_FUNCTION,
-    UNDEFINED_OBJECT,
-    UNDEFINED_TABLE,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.names import NameResolver, function_name
 from server.sql.query.operators import rewrite_operator
 from server.sql.query.pg_functions import (
@@ -39,6 +31,14 @@ from server.sql.query.pg_functions import (
 from server.sql.query.processes.protocol import NOTIFY_FUNCTION
 from server.sql.query.session import UNKNOWN_SETTING, SqlSession
 from server.sql.query.tables import SEARCH_PATH
+from server.sql.sqlstate import (
+    FEATURE_NOT_SUPPORTED,
+    INVALID_PARAMETER_VALUE,
+    INVALID_TEXT_REPRESENTATION,
+    UNDEFINED_FUNCTION,
+    UNDEFINED_OBJECT,
+    UNDEFINED_TABLE,
+)
 
 _WITHOUT_QUOTES: Final = "without_quotes"
 """Identifiers that were written so have this in their `meta`: some of them are functions."""

@@ -154,7 +154,7 @@ class ScanOnlyPlan:
         return self._table is not None
 
     def scan(self, parameters: Sequence[object]) -> ExactScan | None:
-        """Return what the scan does for some parameters; None if DuckDB has to do the rest."""
+        """Return the scan for some parameters; None if DuckDB has to do the rest."""
         if self._reference is None:
             return ExactScan(None, None, 0)
         return plan_exact_scan(self._tree, self._reference, dict(enumerate(parameters, 1)))

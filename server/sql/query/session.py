@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from server.sql.query.errors import (
-    CANT_CHANGE_RUNTIME_PARAM,
-    INVALID_PARAMETER_VALUE,
-    UNDEFINED_OBJECT,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import CANT_CHANGE_RUNTIME_PARAM, INVALID_PARAMETER_VALUE, UNDEFINED_OBJECT
 
 SERVER_VERSION: Final = "16.0"
 """The version of PostgreSQL that drivers adapt to."""
@@ -124,18 +120,16 @@ class SqlSession:
     Attributes:
         user: the authenticated user.
         database: the name of the database: that of the instance.
-        process_id: what `pg_backend_pid()` returns.
-        version: what `version()` returns.
+        process_id: the result of `pg_backend_pid()`.
+        version: the result of `version()`.
         notify: publishes a payload to a channel, for `pg_notify`; None if the session cannot.
     """
 
-    def __init__(
-        self, user: str, database: str, process_id: int = 0, product: str = "Amperage"
-    ) -> None:
+    def __init__(self, user: str, database: str, process_id: int = 0) -> None:
         self.user = user
         self.database = database
         self.process_id = process_id
-        self.version = f"PostgreSQL {SERVER_VERSION} ({product})"
+        self.version = f"PostgreSQL {SERVER_VERSION} (Amperage)"
         self.notify: Callable[[str, str], None] | None = None
         self._values: dict[str, str] = {}
 

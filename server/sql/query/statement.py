@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.sql.query.errors import (
-    INVALID_PARAMETER_VALUE,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import INVALID_PARAMETER_VALUE
 
 if TYPE_CHECKING:
     from sqlglot import exp

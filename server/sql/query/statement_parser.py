@@ -10,15 +10,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    STATEMENT_TOO_COMPLEX,
-    UNDEFINED_PARAMETER,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.statement import CopyFormat, Statement, StatementKind, copy_format
 from server.sql.query.statement_refusals import refusal
 from server.sql.query.token_reader import TokenReader
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, UNDEFINED_PARAMETER
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -231,7 +227,7 @@ class _StatementReader(TokenReader):
         )
 
     def _live(self, tokens: list[Token]) -> tuple[LiveTerms, exp.Expr | None]:
-        """Return the terms of a SUBSCRIBE, and its query if it has one, from what follows it."""
+        """Return the terms of a SUBSCRIBE, and its query, from the tokens after it."""
         from sqlglot import exp
 
         from server.sql.query import dialect

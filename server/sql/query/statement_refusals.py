@@ -1,10 +1,11 @@
-"""Errors for statements that are not supported, with what to do instead."""
+"""Errors for statements that are not supported, with alternatives."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED
 
 _WRITES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE"})
 _DEFINITIONS: Final = frozenset(
@@ -34,7 +35,7 @@ _ALTERNATIVES: Final = {
     "DESCRIBE": "Use psql's \\d, or information_schema.columns.",
     "SUMMARIZE": "Use aggregates, such as SELECT min(x), max(x).",
 }
-"""What can be done instead of statements that are not supported."""
+"""The alternatives to statements that are not supported."""
 
 
 def refusal(word: str, position: int) -> SqlError | None:

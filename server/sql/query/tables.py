@@ -141,7 +141,7 @@ class LogBound(NamedTuple):
     """A condition on the place of an entry in the log, which limits the part that is read.
 
     Attributes:
-        kind: what is compared: `txid`, `timestamp` or `bookmark`.
+        kind: the compared value: `txid`, `timestamp` or `bookmark`.
         sign: `=`, `<`, `<=`, `>` or `>=`. The order of bookmarks is that of their entries.
         value: the txid, the microseconds since 1970, or the bookmark.
     """

@@ -23,16 +23,11 @@ from server.expressions import ExpressionError
 from server.expressions.tree import paths
 from server.security.bound_identity import PermitBinder
 from server.security.permissions import Permission
-from server.sql.engine_thread import post_call, wait_for_engine
+from server.sql.engine_thread import post_call, submit_to_engine, wait_for_engine
 from server.sql.query.errors import NotAtOnceError
 from server.sql.query.tables import AMPS_SCHEMA, ScanResult, Table, TableKind
 from server.sql.statement_threads import blocking_wait
-from server.sql.tables.columns import (
-    FieldColumn,
-    LearnedColumns,
-    Metadata,
-    body_column,
-)
+from server.sql.tables.columns import FieldColumn, LearnedColumns, Metadata, body_column
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
@@ -175,7 +170,6 @@ class SessionTables:
         if self.at_once:
             return self._scan_at_once(requests)
         engine = self._instance_tables.engine
-        scan_and_plans: Future[tuple[TopicScan, Sequence[ScanPlan]]] = Future()
         streams: dict[ScanRequest, HistoryStream] = {}
         limits = [request.max_bytes or self._max_bytes for request in requests]
         max_bytes = min(limits, default=self._max_bytes)
@@ -185,31 +179,23 @@ class SessionTables:
             if as_of is not None
         }
 
-        def begin() -> None:
-            try:
-                for request in requests:
-                    if request.table.kind is TableKind.HISTORY:
-                        streams[request] = self._history.open(request)
-                    elif request.table.kind is TableKind.STATISTICS:
-                        self._statistics.check(request)
-                plans = [
-                    self._make_plan(request, points)
-                    for request in requests
-                    if request.table.kind not in _NO_RECORDS
-                ]
-                scan = TopicScan(
-                    plans, self._session.client_name, max_bytes, engine.scheduler.elapsed
-                )
-                self._running = scan
-                scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))
-                scan_and_plans.set_result((scan, plans))
-            except Exception as error:
-                scan_and_plans.set_exception(error)
+        def begin() -> tuple[TopicScan, Sequence[ScanPlan]]:
+            for request in requests:
+                if request.table.kind is TableKind.HISTORY:
+                    streams[request] = self._history.open(request)
+                elif request.table.kind is TableKind.STATISTICS:
+                    self._statistics.check(request)
+            plans = [
+                self._make_plan(request, points)
+                for request in requests
+                if request.table.kind not in _NO_RECORDS
+            ]
+            return self._start_scan(plans, max_bytes), plans
 
-        post_call(self._post, begin)
+        begun = submit_to_engine(self._post, begin)
         try:
             with blocking_wait():
-                scan, plans = scan_and_plans.result()
+                scan, plans = begun.result()
             results = dict(
                 zip(
                     (one for one in requests if one.table.kind not in _NO_RECORDS),
@@ -228,6 +214,14 @@ class SessionTables:
                 stream.close()
             raise
         return [results[request] for request in requests]
+
+    def _start_scan(self, plans: Sequence[ScanPlan], max_bytes: int) -> TopicScan:
+        """Begin to read tables; on the engine's thread."""
+        engine = self._instance_tables.engine
+        scan = TopicScan(plans, self._session.client_name, max_bytes, engine.scheduler.elapsed)
+        self._running = scan
+        scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))
+        return scan
 
     def _scan_at_once(self, requests: Sequence[ScanRequest]) -> Sequence[ScanResult]:
         """Return the few records of one request."""
@@ -296,33 +290,23 @@ class SessionTables:
             ScanError: the scan has failed, or was cancelled.
         """
         engine = self._instance_tables.engine
-        begun: Future[tuple[ScanPlan, TopicScan | None]] = Future()
 
-        def begin() -> None:
-            try:
-                points = {} if request.as_of is None or point is None else {request.as_of: point}
-                plan = self._make_plan(request, points)
-                requested = (
-                    None if request.filter is None else engine.filter_parser.parse(request.filter)
-                )
-                on_begin(plan, requested)
-                scan = None
-                if has_snapshot:
-                    shown = [output for output in plan.outputs if isinstance(output, Metadata)]
-                    body = body_column(plan.source.table.message_type)
-                    outputs = tuple(dict.fromkeys((*shown, *metadata, body)))
-                    scan = self._running = TopicScan(
-                        [plan._replace(outputs=outputs, tested=(), segments=None)],
-                        self._session.client_name,
-                        self._max_bytes,
-                        engine.scheduler.elapsed,
-                    )
-                    scan.start(engine.scheduler.start_task, to_nanoseconds(engine.clock.now()))
-                begun.set_result((plan, scan))
-            except Exception as error:
-                begun.set_exception(error)
+        def begin() -> tuple[ScanPlan, TopicScan | None]:
+            points = {} if request.as_of is None or point is None else {request.as_of: point}
+            plan = self._make_plan(request, points)
+            requested = (
+                None if request.filter is None else engine.filter_parser.parse(request.filter)
+            )
+            on_begin(plan, requested)
+            if not has_snapshot:
+                return plan, None
+            shown = [output for output in plan.outputs if isinstance(output, Metadata)]
+            body = body_column(plan.source.table.message_type)
+            outputs = tuple(dict.fromkeys((*shown, *metadata, body)))
+            scanned = plan._replace(outputs=outputs, tested=(), segments=None)
+            return plan, self._start_scan([scanned], self._max_bytes)
 
-        post_call(self._post, begin)
+        begun = submit_to_engine(self._post, begin)
         with blocking_wait():
             plan, scan = begun.result()
         if scan is None:

@@ -143,7 +143,7 @@ class SegmentField:
 
 
 def _is_unique(values: pa.Array) -> bool:
-    """Return whether values differ: those that are no UTF-8 may have become equal."""
+    """Return whether values differ: values that are no UTF-8 may have become equal."""
     return len(values.unique()) == len(values)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import (
     FEATURE_NOT_SUPPORTED,
     INTERNAL_ERROR,
     INVALID_PARAMETER_VALUE,
     OUT_OF_MEMORY,
     QUERY_CANCELED,
     UNDEFINED_TABLE,
-    SqlError,
 )
 
 if TYPE_CHECKING:

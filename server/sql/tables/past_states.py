@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from server.engine.commands.as_of import point_of
 from server.engine.commands.errors import CommandRefusedError
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.names import quote
 from server.sql.query.tables import HISTORY_SCHEMA
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE
 from server.sql.statement_threads import blocking_wait
 from server.storage.journal import BookmarkError
 from server.storage.journal.read.bookmarks import parse_bookmark

@@ -114,7 +114,7 @@ def _field_arrays(
 
 
 def _merged(chunks: Sequence[RowChunk]) -> Iterator[RowChunk]:
-    """Yield chunks of fields; those that follow each other with bodies are one, to be parsed."""
+    """Yield chunks of fields; consecutive chunks with bodies become one, to be parsed."""
     for has_columns, group in groupby(chunks, lambda chunk: chunk.columns is not None):
         if has_columns:
             yield from group

@@ -124,7 +124,7 @@ class _DecidedValues(NamedTuple):
 
     Attributes:
         values: the values.
-        matches: the mask of those that match.
+        matches: the mask of the matching rows.
         codes: the codes of matching values.
     """
 

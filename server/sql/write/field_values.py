@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from server.message_types.json_type import JsonType
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.query.tables import SqlType
+from server.sql.sqlstate import (
     DATATYPE_MISMATCH,
     FEATURE_NOT_SUPPORTED,
     INVALID_PARAMETER_VALUE,
     INVALID_TEXT_REPRESENTATION,
+    NOT_NULL_VIOLATION,
     NUMERIC_VALUE_OUT_OF_RANGE,
-    SqlError,
 )
-from server.sql.query.tables import SqlType
 
 if TYPE_CHECKING:
     from server.message_types.base import FieldValue, MessageType, Value
@@ -223,7 +224,9 @@ def to_body(value: object, *, is_binary: bool) -> bytes:
                     ) from None
             return value.encode("utf-8", "surrogateescape")
         case None:
-            raise SqlError("23502", 'null value in column "_body" violates not-null constraint')
+            raise SqlError(
+                NOT_NULL_VIOLATION, 'null value in column "_body" violates not-null constraint'
+            )
         case _:
             raise SqlError(DATATYPE_MISMATCH, 'column "_body" is of type text or bytea')
 

@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from server.expressions.regex.budget import TooCostlyError
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    OUT_OF_MEMORY,
-    PROGRAM_LIMIT_EXCEEDED,
-    SqlError,
-)
+from server.sql.query.errors import SqlError
 from server.sql.query.results import QueryColumn, QueryResult
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import Column, ScanRequest, ScanResult, SqlType, Table
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, OUT_OF_MEMORY, PROGRAM_LIMIT_EXCEEDED
 from server.sql.tables.arrow_columns import common_type, to_text
 from server.sql.tables.columns import FieldColumn, Metadata
 from server.sql.tables.errors import MisfitError
@@ -35,7 +31,7 @@ from server.topics.subscriptions.delivery.presentation import SelectList
 if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.sql.query.cancellation import Cancellation
-    from server.sql.query.execution import QueryEngine
+    from server.sql.query.query_engine import QueryEngine
     from server.sql.query.session import SqlSession
     from server.sql.tables.instance_tables import SessionTopic
     from server.sql.write.write_target import WriteColumn, WriteTarget

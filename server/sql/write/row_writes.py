@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlglot import exp
 
 from server.message_types.base import BodyError
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import (
     CARDINALITY_VIOLATION,
+    DATATYPE_MISMATCH,
     INVALID_PARAMETER_VALUE,
+    NOT_NULL_VIOLATION,
     OUT_OF_MEMORY,
     SYNTAX_ERROR,
-    SqlError,
 )
 from server.sql.tables.columns import Metadata
 from server.sql.write.field_values import FieldTarget, check_verbatim, to_body
@@ -40,7 +42,6 @@ _ROW_BYTES: Final = 200
 """Approximate memory of a row besides its values."""
 
 _MAX_DIGITS: Final = 18
-_NOT_NULL_VIOLATION: Final = "23502"
 _BODY: Final = Metadata.BODY.value.name
 _KEY: Final = Metadata.KEY.value.name
 _CORRELATION_ID: Final = Metadata.CORRELATION_ID.value.name
@@ -195,7 +196,7 @@ def _build_body(target: WriteTarget, fields: Sequence[FieldValue]) -> bytes:
         if missing:
             name = ".".join(map(str, missing[0]))
             raise SqlError(
-                _NOT_NULL_VIOLATION,
+                NOT_NULL_VIOLATION,
                 f'null value in column "{name}" of relation "{target.topic}" violates not-null'
                 " constraint",
                 detail="It is a part of the key.",
@@ -278,4 +279,6 @@ def _text(given: dict[str, object], name: str) -> str | None:
     value = given.get(name)
     if value is None or isinstance(value, str):
         return value or None
-    raise SqlError("42804", f'column "{name}" is of type text', hint="Cast the value to text.")
+    raise SqlError(
+        DATATYPE_MISMATCH, f'column "{name}" is of type text', hint="Cast the value to text."
+    )

@@ -16,14 +16,13 @@ from server.engine.commands.dispatch import AFTER_LOGON
 from server.engine.commands.errors import CommandRefusedError
 from server.security.interceptors.base import IncomingCommand, Verdict
 from server.sql.client_log import note_input
-from server.sql.query.errors import INSUFFICIENT_PRIVILEGE, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import ADMIN_SHUTDOWN, INSUFFICIENT_PRIVILEGE, IO_ERROR, SYSTEM_ERROR
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
     from server.engine.session import Session
 
-_ADMIN_SHUTDOWN: Final = "57P01"
-_SYSTEM_ERROR: Final = "58000"
 
 _SQLSTATES: Final = {
     "not entitled": INSUFFICIENT_PRIVILEGE,
@@ -69,7 +68,7 @@ def execute_command(session: Session, type_name: str, header: Header, body: byte
         if verdict is not Verdict.PASS:
             raise SqlError(INSUFFICIENT_PRIVILEGE, "a filter of the transport refuses the message")
     if not session.is_open:
-        raise SqlError(_ADMIN_SHUTDOWN, "the connection is closed")
+        raise SqlError(ADMIN_SHUTDOWN, "the connection is closed")
     note_input(session)
     _trace(session, command.header, command.body)
     with with_message_type(session, type_name):
@@ -81,8 +80,8 @@ def execute_command(session: Session, type_name: str, header: Header, body: byte
 def to_sql_error(error: CommandRefusedError | RecordStoreError) -> SqlError:
     """Return the refusal of a command as an error of SQL."""
     if isinstance(error, RecordStoreError):
-        return SqlError("58030", str(error))
-    return SqlError(_SQLSTATES.get(error.reason, _SYSTEM_ERROR), str(error))
+        return SqlError(IO_ERROR, str(error))
+    return SqlError(_SQLSTATES.get(error.reason, SYSTEM_ERROR), str(error))
 
 
 def _trace(session: Session, header: Header, body: bytes) -> None:

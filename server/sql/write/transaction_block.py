@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.session import IMMEDIATE, WRITES_SETTING
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, READ_ONLY_SQL_TRANSACTION
 
 if TYPE_CHECKING:
     from server.sql.query.session import SqlSession
     from server.sql.query.statement import Statement
-
-_READ_ONLY_TRANSACTION: Final = "25006"
 
 
 class TransactionBlock:
@@ -50,7 +49,7 @@ class TransactionBlock:
         is_read_only = self._is_read_only and is_in_block
         if is_read_only or any((session.setting(one) or "").lower() in _ON for one in settings):
             raise SqlError(
-                _READ_ONLY_TRANSACTION, f"cannot execute {name} in a read-only transaction"
+                READ_ONLY_SQL_TRANSACTION, f"cannot execute {name} in a read-only transaction"
             )
         if is_in_block and session.setting(WRITES_SETTING) != IMMEDIATE:
             raise SqlError(

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlglot import exp
 
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.read_only import check_read_only
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.tables import SqlType, Table, TableKind
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, WRONG_OBJECT_TYPE
 from server.sql.tables.columns import Metadata
 from server.sql.write.row_versions import VersionedRows
 from server.sql.write.write_statement import WriteStatement, rows_query
 from server.sql.write.write_target import (
     INSERTED_METADATA,
-    WRONG_OBJECT_TYPE,
     WriteColumn,
     WriteTarget,
     check_no_overlap,

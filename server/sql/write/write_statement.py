@@ -12,15 +12,14 @@ from typing import Final, NamedTuple
 
 from sqlglot import exp
 
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.query.positions import find_position
+from server.sql.sqlstate import (
+    DUPLICATE_COLUMN,
     FEATURE_NOT_SUPPORTED,
     GROUPING_ERROR,
     SYNTAX_ERROR,
-    SqlError,
 )
-from server.sql.query.positions import find_position
-
-DUPLICATE_COLUMN: Final = "42701"
 
 _INSERT_PARTS: Final = frozenset({"this", "expression", "conflict", "default", "returning"})
 _UPDATE_PARTS: Final = frozenset({"this", "expressions", "where", "returning", "from_"})

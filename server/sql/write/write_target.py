@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from server.message_types.bflat import BFlatType
 from server.message_types.fix import FixType
 from server.security.permissions import Permission
-from server.sql.query.errors import (
+from server.sql.query.errors import SqlError
+from server.sql.query.tables import AMPS_SCHEMA, SqlType, Table, TableKind
+from server.sql.sqlstate import (
+    AMBIGUOUS_ALIAS,
+    DUPLICATE_COLUMN,
     FEATURE_NOT_SUPPORTED,
+    GENERATED_ALWAYS,
     INSUFFICIENT_PRIVILEGE,
     UNDEFINED_COLUMN,
     UNDEFINED_TABLE,
-    SqlError,
+    WRONG_OBJECT_TYPE,
 )
-from server.sql.query.tables import AMPS_SCHEMA, SqlType, Table, TableKind
 from server.sql.tables.catalogue import is_configured
 from server.sql.tables.columns import FieldColumn, Metadata, TopicColumns
 from server.sql.write.session_commands import with_message_type
@@ -36,9 +40,6 @@ if TYPE_CHECKING:
     from server.sql.tables.catalogue import SessionTables
     from server.sql.tables.instance_tables import SessionTopic
 
-WRONG_OBJECT_TYPE: Final = "42809"
-_AMBIGUOUS_TABLE: Final = "42P09"
-_GENERATED_ALWAYS: Final = "428C9"
 
 _MAX_PATH_STEPS: Final = 20
 """Names in the path of a new field."""
@@ -161,7 +162,7 @@ def check_no_overlap(columns: Mapping[str, WriteColumn]) -> None:
         for length in range(1, len(path)):
             above = paths.get(path[:length])
             if above is not None:
-                raise SqlError("42701", f'column "{name}" is a field of column "{above}"')
+                raise SqlError(DUPLICATE_COLUMN, f'column "{name}" is a field of column "{above}"')
 
 
 def is_metadata(name: str, target: WriteTarget) -> bool:
@@ -172,7 +173,7 @@ def is_metadata(name: str, target: WriteTarget) -> bool:
 def metadata_refused(name: str) -> SqlError:
     """Return the error for metadata that cannot be written."""
     return SqlError(
-        _GENERATED_ALWAYS,
+        GENERATED_ALWAYS,
         f'column "{name}" cannot be written',
         hint="INSERT takes fields, _correlation_id, and _key of topics without a Key; or _body.",
     )
@@ -288,7 +289,7 @@ def _describe_topic(
         )
     if len(permitted) > 1:
         raise SqlError(
-            _AMBIGUOUS_TABLE,
+            AMBIGUOUS_ALIAS,
             f'relation "{full[:200]}" is ambiguous',
             hint=f"Write the message type as the schema, such as {permitted[0]}.",
         )

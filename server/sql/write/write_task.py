@@ -26,7 +26,8 @@ from server.expressions.tree import Call, In, Literal, paths
 from server.message_types.base import BodyError
 from server.message_types.raw_trees import RawTreeType
 from server.security.permissions import Permission
-from server.sql.query.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, SqlError
+from server.sql.query.errors import SqlError
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, INVALID_TEXT_REPRESENTATION, QUERY_CANCELED
 from server.sql.write.field_values import check_verbatim
 from server.sql.write.session_commands import execute_command, to_sql_error, with_message_type
 from server.storage.sow.keys.key_source import KeyRefusedError, PublisherKeys
@@ -211,7 +212,7 @@ class WriteTask:
         except (CommandRefusedError, RecordStoreError) as error:
             raise to_sql_error(error) from None
         except (BodyError, KeyRefusedError) as error:
-            raise SqlError("22P02", str(error)) from None
+            raise SqlError(INVALID_TEXT_REPRESENTATION, str(error)) from None
 
     def _publish(
         self,

@@ -12,24 +12,22 @@ executed again for it, as PostgreSQL does it (READ COMMITTED).
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.sql.copy_input import CopyDecoder, CopySource, make_decoder
 from server.sql.engine_thread import Post, call_engine, post_call
 from server.sql.postgres.types import TEXT
-from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    SqlError,
-)
+from server.sql.query.cancellation import Cancellation, time_limit
+from server.sql.query.errors import SqlError
 from server.sql.query.results import Description
 from server.sql.query.statement import Statement
 from server.sql.query.tables import find_table
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, SERIALIZATION_FAILURE
 from server.sql.tables.errors import ColumnsWidenedError
 from server.sql.write.returning_query import (
     Returning,
@@ -65,7 +63,7 @@ from server.sql.write.write_task import (
 
 if TYPE_CHECKING:
     from server.engine.session import Session
-    from server.sql.query.execution import QueryEngine
+    from server.sql.query.query_engine import QueryEngine
     from server.sql.query.results import QueryColumn, QueryResult
     from server.sql.query.session import SqlSession
     from server.sql.tables.catalogue import SessionTables
@@ -76,7 +74,6 @@ _MAX_ATTEMPTS: Final = 20
 """Executions of UPDATE or DELETE whose records other clients change meanwhile."""
 
 _MAX_PLANNED: Final = 3
-_SERIALIZATION_FAILURE: Final = "40001"
 
 
 _ResultT = TypeVar("_ResultT")
@@ -334,7 +331,7 @@ class StatementWriter:
                 return
             pending = {(version.topic, version.key) for version in conflicts}
         raise SqlError(
-            _SERIALIZATION_FAILURE,
+            SERIALIZATION_FAILURE,
             "could not serialize access due to concurrent update",
             hint="Execute the statement again.",
         )
@@ -359,21 +356,10 @@ class StatementWriter:
             raise outcome.error
         return outcome.conflicts
 
-    @contextmanager
-    def _time_limit(self, cancellation: Cancellation) -> Iterator[None]:
+    def _time_limit(self, cancellation: Cancellation) -> AbstractContextManager[None]:
         """Limit the time of a statement, its writes included."""
-        own = self._settings.statement_timeout_s
-        limits = [one for one in (own, self._engine.limits.statement_timeout_s) if one > 0]
-        if not limits:
-            yield
-            return
-        timer = threading.Timer(min(limits), cancellation.cancel, (BY_TIMEOUT,))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        timeout_s = self._engine.limits.timeout_s(self._settings)
+        return time_limit(timeout_s, time.monotonic(), cancellation)
 
     # ---- the statement
 

@@ -18,7 +18,7 @@ from server.security.permissions import ALL_PERMISSIONS, Permissions
 from server.sql.live import log_replay
 from server.sql.live.rows import LiveRows
 from server.sql.query.errors import SqlError
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from tests.engine.support import Core
 from tests.sql.live.test_model import (
     ACTIONS,

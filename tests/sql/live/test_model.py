@@ -22,7 +22,7 @@ from server.sql.live.rows import LiveRows
 from server.sql.live.statements import LiveStatements
 from server.sql.query.cancellation import Cancellation
 from server.sql.query.errors import SqlError
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.session import SqlSession
 from server.sql.query.statement_parser import parse
 from server.sql.tables import scan

@@ -16,7 +16,8 @@ from server.security.scram import (
     ScramRefusedError,
     make_verifier,
 )
-from server.sql.postgres import errors, messages
+from server.sql import sqlstate
+from server.sql.postgres import messages
 from server.sql.postgres.errors import Diagnostic, FormatError
 from server.sql.postgres.events import (
     BindRequested,
@@ -37,7 +38,8 @@ from server.sql.postgres.events import (
     TlsRequested,
 )
 from server.sql.postgres.formats import encode_data_rows
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.frontend_messages import CancelRequest
+from server.sql.postgres.messages import TransactionStatus
 from server.sql.postgres.pieces import ColumnFormat
 from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres.types import ResultColumn, columns_of_schema
@@ -178,7 +180,7 @@ def answer(connection: CannedConnection, event: Event[str, Result]) -> bytes:
 
 def authenticate(connection: CannedConnection, event: Event[str, Result]) -> bytes:
     protocol, settings = connection.protocol, connection.settings
-    refused = Diagnostic(errors.INVALID_PASSWORD, "password authentication failed")
+    refused = Diagnostic(sqlstate.INVALID_PASSWORD, "password authentication failed")
     final = None
     match event:
         case StartupRequested(user):
@@ -195,7 +197,7 @@ def authenticate(connection: CannedConnection, event: Event[str, Result]) -> byt
             try:
                 challenge = connection.scram.make_challenge(data.decode())
             except ScramMessageError as error:
-                return protocol.end(Diagnostic(errors.PROTOCOL_VIOLATION, str(error)))
+                return protocol.end(Diagnostic(sqlstate.PROTOCOL_VIOLATION, str(error)))
             return protocol.continue_sasl(challenge.encode())
         case SaslContinued(data):
             assert connection.scram is not None

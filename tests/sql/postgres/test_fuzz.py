@@ -27,7 +27,8 @@ from server.sql.postgres.events import (
     Terminated,
     TlsRequested,
 )
-from server.sql.postgres.messages import CancelRequest, TransactionStatus
+from server.sql.postgres.frontend_messages import CancelRequest
+from server.sql.postgres.messages import TransactionStatus
 from server.sql.postgres.protocol import PostgresProtocol
 from server.sql.postgres.types import ResultColumn
 from tests.sql.postgres import support

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.sql.postgres import messages, types
-from server.sql.postgres.errors import NOTICE, Diagnostic
-from server.sql.postgres.messages import (
+from server.sql.postgres import frontend_messages, messages, types
+from server.sql.postgres.errors import Diagnostic
+from server.sql.postgres.frontend_messages import (
     Bind,
     CancelRequest,
     Close,
@@ -29,8 +29,8 @@ from server.sql.postgres.messages import (
     StartupMessage,
     Sync,
     Terminate,
-    TransactionStatus,
 )
+from server.sql.postgres.messages import TransactionStatus
 from server.sql.postgres.types import ResultColumn
 
 MESSAGES: list[tuple[bytes, FrontendMessage]] = [
@@ -62,7 +62,7 @@ MESSAGES: list[tuple[bytes, FrontendMessage]] = [
 @pytest.mark.parametrize(("data", "expected"), MESSAGES, ids=lambda one: type(one).__name__)
 def test_messages_of_clients(data: bytes, expected: FrontendMessage) -> None:
     assert int.from_bytes(data[1:5], "big") == len(data) - 1
-    assert messages.decode_message(data[0], data[5:]) == expected
+    assert frontend_messages.decode_message(data[0], data[5:]) == expected
 
 
 @pytest.mark.parametrize(("data", "expected"), MESSAGES, ids=lambda one: type(one).__name__)
@@ -71,10 +71,10 @@ def test_cut_and_extended_messages(data: bytes, expected: FrontendMessage) -> No
     if isinstance(expected, CopyData | PasswordMessage | FunctionCall):
         return
     with pytest.raises(ProtocolViolationError):
-        messages.decode_message(data[0], data[5:] + b"\0")
+        frontend_messages.decode_message(data[0], data[5:] + b"\0")
     for end in range(5, len(data)):
         with pytest.raises(ProtocolViolationError):
-            messages.decode_message(data[0], data[5:end])
+            frontend_messages.decode_message(data[0], data[5:end])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_cut_and_extended_messages(data: bytes, expected: FrontendMessage) -> No
     ],
 )
 def test_initial_messages(content: bytes, expected: InitialMessage) -> None:
-    assert messages.decode_initial_message(content) == expected
+    assert frontend_messages.decode_initial_message(content) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_initial_messages(content: bytes, expected: InitialMessage) -> None:
 )
 def test_malformed_initial_messages(content: bytes, problem: str) -> None:
     with pytest.raises(ProtocolViolationError, match=problem):
-        messages.decode_initial_message(content)
+        frontend_messages.decode_initial_message(content)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_malformed_initial_messages(content: bytes, problem: str) -> None:
 )
 def test_malformed_messages(code: str, content: bytes, problem: str) -> None:
     with pytest.raises(ProtocolViolationError, match=problem) as caught:
-        messages.decode_message(ord(code), content)
+        frontend_messages.decode_message(ord(code), content)
     assert caught.value.sqlstate == "08P01"
 
 
 def test_answers_to_sasl() -> None:
-    decode = messages.decode_sasl_initial_response
+    decode = frontend_messages.decode_sasl_initial_response
     assert decode(b"M\0\0\0\0\1x") == SaslInitialResponse("M", b"x")
     assert decode(b"M\0\xff\xff\xff\xff") == SaslInitialResponse("M", None)
     with pytest.raises(ProtocolViolationError):
@@ -184,8 +184,8 @@ ENCODED = [
         b"E\0\0\0\x20SERROR\0VERROR\0C0A000\0Mm\0Rf\0\0",
     ),
     (
-        messages.notice_response(Diagnostic("00000", "a\0b", NOTICE)),
-        b"N\0\0\0\x20SNOTICE\0VNOTICE\0C00000\0Mab\0\0",
+        messages.error_response(Diagnostic("00000", "a\0b")),
+        b"E\0\0\0\x1eSERROR\0VERROR\0C00000\0Mab\0\0",
     ),
 ]
 

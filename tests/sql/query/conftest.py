@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from server.expressions import parse, paths
 from server.expressions.backends.compile_message import compile_filter
 from server.message_types.registry import MessageTypes
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.results import QueryColumn, QueryResult
 from server.sql.query.session import SqlSession
 from server.sql.query.statement_parser import parse as parse_sql

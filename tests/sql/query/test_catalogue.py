@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from server.sql.query.execution import QueryEngine
 from server.sql.query.pg_catalog import FIRST_OID, PgCatalog
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.statement_parser import parse
 from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import CAMEL, ORDERS, POSITIONS, MemorySource, rows_of, run

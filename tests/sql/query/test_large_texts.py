@@ -16,7 +16,7 @@ from server.sql.postgres import parameters, protocol
 from server.sql.query import dialect, duckdb_errors, pg_types, rewrite
 from server.sql.query.array_literals import array_elements
 from server.sql.query.errors import DuckDbError, SqlError
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.statement_parser import parse
 from tests.sql.query.memory_source import run
 from tests.support.long_form import spread

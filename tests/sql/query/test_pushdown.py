@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from server.expressions import parse, to_text
 from server.sql.query.errors import SqlError
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.tables import Column, SqlType, Table, TableKind
 from tests.sql.query.memory_source import ORDERS, POSITIONS, MemorySource, Record, run
 from tests.support.chances import examples

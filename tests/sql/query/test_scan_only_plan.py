@@ -16,7 +16,7 @@ from server.sql.flight.arrow_types import arrow_type
 from server.sql.postgres.formats import encode_data_rows
 from server.sql.postgres.pieces import ColumnFormat
 from server.sql.query.errors import SqlError
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.results import QueryColumn, QueryResult
 from server.sql.query.scan_only_plan import MAX_RESULT_BYTES, make_plan
 from server.sql.query.statement_parser import parse

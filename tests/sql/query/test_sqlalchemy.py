@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from server.sql.query.execution import QueryEngine
+from server.sql.query.query_engine import QueryEngine
 from server.sql.query.statement_parser import parse
 from tests.sql.query.memory_source import MemorySource, rows_of, session
 

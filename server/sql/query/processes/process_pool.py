@@ -4,7 +4,7 @@ A process executes one query at a time, so that a query that uses up its memory,
 fails alone. It is kept for further queries, unless it has kept much memory of the last one.
 
 A result that its client has not read to its end occupies its process. When all processes are
-occupied, a new query takes the one that has waited longest for its client, of the user that
+occupied, a new query takes the process that has waited longest for its client, of the user that
 occupies most of them: so a user with unread results takes from others no more than their
 share. The client of that process gets an error when it reads on.
 
@@ -21,10 +21,11 @@ from itertools import count
 from typing import Final
 
 from server.sql.query.cancellation import Cancellation
-from server.sql.query.errors import ADMIN_SHUTDOWN, CONFIGURATION_LIMIT_EXCEEDED, SqlError
-from server.sql.query.processes.process_query import ProcessLease, ProcessQuery, QueryText
+from server.sql.query.errors import SqlError
+from server.sql.query.processes.process_query import ProcessQuery, QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.processes.query_process import QueryProcess
+from server.sql.sqlstate import ADMIN_SHUTDOWN, CONFIGURATION_LIMIT_EXCEEDED
 from server.sql.statement_threads import blocking_wait
 from server.util.daemon_threads import DaemonThreadPool
 
@@ -80,8 +81,12 @@ class _Waiter:
         self.woken: Final = threading.Event()
 
 
-class _Lease:
-    """The right of a query to use a process: see `ProcessLease`."""
+class ProcessLease:
+    """The right of a query to use a process.
+
+    Attributes:
+        process: the process.
+    """
 
     def __init__(self, pool: ProcessPool, process: QueryProcess, user: str) -> None:
         self.process = process
@@ -92,7 +97,11 @@ class _Lease:
         self._pool: Final = pool
 
     def begin_use(self) -> None:
-        """See `ProcessLease`."""
+        """Note that a thread waits for the process.
+
+        Raises:
+            SqlError: the process has been taken for another query.
+        """
         with self._pool.changed:
             if self.is_taken:
                 raise SqlError(
@@ -103,13 +112,13 @@ class _Lease:
             self.is_in_use = True
 
     def end_use(self) -> None:
-        """See `ProcessLease`."""
+        """Note that no thread waits for the process: the client does not read."""
         self.is_in_use = False
         self.unused_since_s = time.monotonic()
         self._pool.serve()
 
     def give_back(self, *, is_finished: bool) -> None:
-        """See `ProcessLease`."""
+        """Return the process, which has finished its query or not; never blocks."""
         self._pool.give_back(self, is_finished=is_finished)
 
 
@@ -131,7 +140,7 @@ class ProcessPool:
         self._start: Final = start
         self._numbers: Final = count()
         self._idle: list[tuple[float, QueryProcess]] = []  # since when; the last used one is last
-        self._leases: set[_Lease] = set()
+        self._leases: set[ProcessLease] = set()
         self._waiters: list[_Waiter] = []
         self._user_places = Counter[str]()  # of leases, and of waiters that have been served
         self._process_count = 0  # including processes that start or end
@@ -199,7 +208,7 @@ class ProcessPool:
             if process is None:
                 process = self._start_process(waiter)
             break
-        lease = _Lease(self, process, user)
+        lease = ProcessLease(self, process, user)
         with self.changed:
             self._leases.add(lease)
         return lease
@@ -288,7 +297,7 @@ class ProcessPool:
             if not self._user_places[user]:
                 del self._user_places[user]
 
-    def _unread_lease(self, user: str | None) -> _Lease | None:
+    def _unread_lease(self, user: str | None) -> ProcessLease | None:
         """Return the lease to take: see the module; None if threads use all of them.
 
         Args:
@@ -300,7 +309,7 @@ class ProcessPool:
             default=None,
         )
 
-    def give_back(self, lease: _Lease, *, is_finished: bool) -> None:
+    def give_back(self, lease: ProcessLease, *, is_finished: bool) -> None:
         """Take a process back; on any thread, without waiting."""
         with self.changed:
             if lease not in self._leases:

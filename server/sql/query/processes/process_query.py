@@ -10,25 +10,20 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from server.sql.query.errors import (
-    CRASH_SHUTDOWN,
-    FEATURE_NOT_SUPPORTED,
-    INVALID_PARAMETER_VALUE,
-    DuckDbError,
-    SqlError,
-)
+from server.sql.query.errors import DuckDbError, SqlError
 from server.sql.query.processes import protocol
 from server.sql.query.processes.protocol import CANCEL_GRACE_S, FrameKind, QueryRequest, StreamTable
 from server.sql.query.tables import RowStream
+from server.sql.sqlstate import CRASH_SHUTDOWN, FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE
 from server.sql.statement_threads import blocking_wait
 
 if TYPE_CHECKING:
     from server.sql.query.cancellation import Cancellation
-    from server.sql.query.processes.query_process import QueryProcess
+    from server.sql.query.processes.process_pool import ProcessLease
 
 
 Notify: TypeAlias = Callable[[str, str], None]
@@ -51,29 +46,6 @@ class QueryText(NamedTuple):
     tables: Mapping[str, pa.Table | RowStream]
     batch_rows: int
     notify: Notify | None = None
-
-
-class ProcessLease(Protocol):
-    """The right to use a process for a query; the pool of processes has it.
-
-    Attributes:
-        process: the process.
-    """
-
-    process: QueryProcess
-
-    def begin_use(self) -> None:
-        """Note that a thread waits for the process.
-
-        Raises:
-            SqlError: the process has been taken for another query.
-        """
-
-    def end_use(self) -> None:
-        """Note that no thread waits for the process: the client does not read."""
-
-    def give_back(self, *, is_finished: bool) -> None:
-        """Return the process, which has finished its query or not; never blocks."""
 
 
 class ProcessQuery:

@@ -1,4 +1,4 @@
-"""What the server and a query process send each other.
+"""Messages between the server and a query process.
 
 A query process executes one query at a time, with DuckDB. It has a limit of its own for memory, so
 that texts and lists that expressions build cannot take the memory of the server. It reads no files,
@@ -75,7 +75,7 @@ NOT_ONE_QUERY: Final = "NotOneQueryError"
 _HEADER: Final = Struct("<BI")
 _STREAM_NUMBER: Final = Struct("<I")
 QUERY_NUMBER: Final = Struct("<I")
-"""What the server writes to the pipe of cancellations."""
+"""The byte that the server writes to the pipe of cancellations."""
 
 
 NOTIFY_FUNCTION: Final = "amps_notify"
@@ -105,7 +105,7 @@ class StartRequest(NamedTuple):
     Attributes:
         settings: DuckDB's settings, as SQL writes their values.
         macros: statements that create the functions of PostgreSQL that DuckDB lacks.
-        max_memory_bytes: the memory of a query, beyond what the process needs by itself.
+        max_memory_bytes: the memory of a query, beyond that of the process itself.
     """
 
     settings: Mapping[str, str]

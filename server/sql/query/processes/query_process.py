@@ -17,7 +17,7 @@ from contextlib import suppress
 from signal import SIGKILL, Signals
 from typing import Final
 
-from server.sql.query.errors import CRASH_SHUTDOWN, MEMORY_HINT, OUT_OF_MEMORY, SqlError
+from server.sql.query.errors import MEMORY_HINT, SqlError
 from server.sql.query.processes import protocol
 from server.sql.query.processes.protocol import (
     CANCEL_GRACE_S,
@@ -27,6 +27,7 @@ from server.sql.query.processes.protocol import (
     StartRequest,
 )
 from server.sql.query.processes.table_memory import TableMemory
+from server.sql.sqlstate import CRASH_SHUTDOWN, OUT_OF_MEMORY
 
 _MODULE: Final = "server.sql.query.processes.worker"
 

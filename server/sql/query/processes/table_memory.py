@@ -2,7 +2,7 @@
 
 The server writes the rows of each query there, as Arrow IPC streams one after the other, and the
 process reads them in place. The memory is kept for further queries, since fresh pages cost several
-times as much as the copy into them; what a query beyond `KEPT_TABLE_BYTES` needs is given back.
+times as much as the copy into them; memory of a query beyond `KEPT_TABLE_BYTES` is given back.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from server.sql.query.errors import OUT_OF_MEMORY, SqlError
+from server.sql.query.errors import SqlError
 from server.sql.query.processes.protocol import KEPT_TABLE_BYTES, TableSegment
+from server.sql.sqlstate import OUT_OF_MEMORY
 
 _ALIGNMENT: Final = 64
 """Bytes: where rows begin, which are used in place. Arrow's recommendation."""

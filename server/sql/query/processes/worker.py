@@ -7,7 +7,7 @@ descriptors of its connection and of the pipe of cancellations. `protocol` has t
     reader thread   reads the socket and the pipe: queries, rows of streams, cancellations
     DuckDB's        compute, and pull rows of streams
 
-Memory is limited by RLIMIT_DATA: what the process has after its start, and the memory of a query.
+Memory is limited by RLIMIT_DATA: that of the process after its start, and that of a query.
 It counts private memory only, so neither DuckDB's code nor mapped rows of tables, which RLIMIT_AS
 would count. Arrow's own allocator, and one arena of malloc per thread, would reserve far more than
 they use: the server sets ARROW_DEFAULT_MEMORY_POOL and MALLOC_ARENA_MAX. An allocation beyond the
@@ -184,7 +184,7 @@ class _Sender:
 
 
 class _Interrupter:
-    """Interrupts the query in progress, if it is the one that is cancelled."""
+    """Interrupts the query in progress, if that is the cancelled one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -375,7 +375,7 @@ class Worker:
         }
 
     def _retained_bytes(self) -> int:
-        """Return the memory that the process has beyond what it had at its start."""
+        """Return the memory that the process has taken since its start."""
         retained = _private_bytes() - self._base_bytes
         if retained > _MAX_RETAINED_BYTES:
             _return_free_memory()
@@ -436,7 +436,7 @@ def _prepare_process() -> None:
 
 
 def _limit_memory(max_memory_bytes: int) -> None:
-    """Limit memory to what the process has and the memory of a query; the limit is final."""
+    """Limit memory to that of the process now and that of a query; the limit is final."""
     limit = _data_bytes() + max_memory_bytes + _LIMIT_SLACK_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_FILE_BYTES, _MAX_FILE_BYTES))

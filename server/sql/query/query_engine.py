@@ -1,4 +1,4 @@
-"""Execution of queries: planned in the server, computed by DuckDB in processes of its own.
+"""The query engine: queries are planned in the server, and computed by DuckDB in processes.
 
 A query is planned, and its tables are scanned as of one moment; then a query process gets its text
 and these tables, and returns record batches as they are read. DuckDB has no access to files, the
@@ -6,7 +6,7 @@ network, extensions and Python's variables, and its configuration is locked.
 
     plan      `query_plan`: names, entitlement, parameters, pushed-down conditions
     scan      `TableSource`
-    compute   `server.sql.query.processes`
+    compute   `plan_execution`, by `server.sql.query.processes`
 
 A query that its scan answers needs no more than that: see `scan_only_plan`.
 """
@@ -15,24 +15,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from server.sql.query.cancellation import BY_TIMEOUT, Cancellation
+from server.sql.query.cancellation import Cancellation, time_limit, until_cancelled
 from server.sql.query.duckdb_functions import ALLOWED, FUNCTION_NAMES
-from server.sql.query.errors import (
-    FEATURE_NOT_SUPPORTED,
-    OUT_OF_MEMORY,
-    DuckDbError,
-    NotAtOnceError,
-    SqlError,
-)
-from server.sql.query.explain import TimedScan, counts_of, explain_lines
+from server.sql.query.errors import DuckDbError, NotAtOnceError, SqlError
+from server.sql.query.explain import TimedScan, explain_lines
 from server.sql.query.kept_plans import KeptPlans
 from server.sql.query.live_evaluation import LiveEvaluation, NumberedTables, with_row_number
 from server.sql.query.live_terms import (
@@ -45,8 +38,9 @@ from server.sql.query.live_terms import (
 from server.sql.query.lru_cache import LruCache
 from server.sql.query.pg_catalog import PgCatalog
 from server.sql.query.pg_functions import macros
+from server.sql.query.plan_execution import PlanExecution
 from server.sql.query.processes.process_pool import ProcessPool, process_limit
-from server.sql.query.processes.process_query import ProcessQuery, QueryText
+from server.sql.query.processes.process_query import QueryText
 from server.sql.query.processes.protocol import StartRequest
 from server.sql.query.query_plan import QueryPlan
 from server.sql.query.results import (
@@ -69,6 +63,7 @@ from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.statement_parser import parse
 from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table, TableSource
+from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, OUT_OF_MEMORY
 from server.util.memory_limit import available_memory_bytes
 
 _MAX_PARSED_TEXTS: Final = 128
@@ -93,6 +88,13 @@ class QueryLimits(NamedTuple):
     max_threads: int = 2
     statement_timeout_s: float = 0.0
     batch_rows: int = 2048
+
+    def timeout_s(self, session: SqlSession) -> float:
+        """Return the longest time of a statement of a session; 0 for any."""
+        times = [
+            value for value in (session.statement_timeout_s, self.statement_timeout_s) if value > 0
+        ]
+        return min(times, default=0.0)
 
 
 class QueryEngine:
@@ -260,7 +262,7 @@ class QueryEngine:
         if pushdown and statement.kind is not StatementKind.EXPLAIN:
             scan_only = self._scan_only_plan(statement, source, session, parameter_oids)
             if scan_only is not None:
-                with _time_limit(session, self.limits, started_s, cancellation):
+                with time_limit(self.limits.timeout_s(session), started_s, cancellation):
                     result = self._scan_only(scan_only, source, parameters, cancellation, scanned)
                 if result is not None:
                     return result
@@ -284,14 +286,14 @@ class QueryEngine:
         if not is_executed:
             lines = explain_lines([TimedScan(scan) for scan in plan.scans], None, None)
             return explained(lines, plan.warnings)
-        run = _QueryRun(plan, cancellation, session, scanned)
-        batches = run.batches(self._pool, source, self.limits, started_s)
+        execution = PlanExecution(plan, cancellation, session, scanned)
+        batches = execution.batches(self._pool, source, self.limits, started_s)
         columns = next(batches)
-        assert isinstance(columns, tuple)  # noqa: S101 - see `_QueryRun.batches`
+        assert isinstance(columns, tuple)  # noqa: S101 - see `PlanExecution.batches`
         if is_explain:
             rows = sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
             elapsed_s = time.monotonic() - started_s
-            return explained(explain_lines(run.scans, rows, elapsed_s), plan.warnings)
+            return explained(explain_lines(execution.scans, rows, elapsed_s), plan.warnings)
         return QueryResult(columns, batches, plan.warnings)
 
     def _scan_only_plan(
@@ -338,7 +340,7 @@ class QueryEngine:
                 return None
             data = plan.select_rows(data, scan)
         batches = plan.batches(data, scan.skipped, self.limits.batch_rows)
-        return QueryResult(plan.columns, _until_cancelled(batches, cancellation))
+        return QueryResult(plan.columns, until_cancelled(batches, cancellation))
 
     def plan_live(
         self,
@@ -397,7 +399,7 @@ class QueryEngine:
             raise SqlError(FEATURE_NOT_SUPPORTED, f"{statement.tag} has no result")
         tables = source.tables()
         catalogue = partial(self._catalogue, tables, session)
-        evaluator = _PlanEvaluator(self, self._pool, session.user, cancellation)
+        evaluator = PlanEvaluator(self, self._pool, session.user, cancellation)
         return QueryPlan(
             statement, tables, catalogue, session, evaluator, parameter_oids, parameters
         )
@@ -415,8 +417,8 @@ class QueryEngine:
         return catalogue
 
 
-class _PlanEvaluator:
-    """Asks DuckDB for what a plan needs: see `Evaluator`."""
+class PlanEvaluator:
+    """Evaluates constant expressions of a plan by DuckDB, and lists its refused functions."""
 
     def __init__(
         self, engine: QueryEngine, pool: ProcessPool, user: str, cancellation: Cancellation
@@ -427,202 +429,18 @@ class _PlanEvaluator:
         self._cancellation = cancellation
 
     def evaluate(self, sql: str, values: Mapping[str, object]) -> object:
-        """See `Evaluator`."""
+        """Return the value of a query of one row and one column.
+
+        Raises:
+            DuckDbError: the query fails.
+        """
         query = self._pool.open(QueryText(sql, values, {}, 1), self._user, self._cancellation)
         ((value,),) = (batch.column(0).to_pylist() for batch in query.batches())
         return value
 
     def refused_functions(self) -> frozenset[str]:
-        """See `Evaluator`."""
+        """Return the names of DuckDB's functions that queries may not call, in lower case."""
         return self._engine.refused_functions(self._user, self._cancellation)
-
-
-class _QueryRun:
-    """The execution of one plan.
-
-    Args:
-        plan: the plan.
-        cancellation: cancels the query.
-        session: the session of the client.
-        scanned: the results of scans that have been made for it.
-
-    Attributes:
-        scans: the scans, with their numbers.
-    """
-
-    def __init__(
-        self,
-        plan: QueryPlan,
-        cancellation: Cancellation,
-        session: SqlSession,
-        scanned: Mapping[ScanRequest, ScanResult],
-    ) -> None:
-        self.scans: list[TimedScan] = []
-        self._plan: Final = plan
-        self._cancellation: Final = cancellation
-        self._session: Final = session
-        self._scanned = scanned
-        self._streams: list[RowStream] = []
-        self._query: ProcessQuery | None = None
-
-    def batches(
-        self, pool: ProcessPool, source: TableSource, limits: QueryLimits, started_s: float
-    ) -> Iterator[tuple[QueryColumn, ...] | pa.RecordBatch]:
-        """Yield the columns, then the batches.
-
-        Args:
-            pool: executes the query.
-            source: has the tables.
-            limits: the limits of queries.
-            started_s: when the statement began; the timeout counts from then.
-        """
-        timer = _start_timer(_timeout_s(self._session, limits), started_s, self._cancellation)
-        try:
-            columns = self._open(pool, source, limits)
-            yield columns
-            if self._query is not None:
-                for batch in self._query.batches():
-                    self._cancellation.check()
-                    yield batch
-            self._cancellation.check()
-        except SqlError:
-            self._cancellation.check()
-            raise
-        except DuckDbError as error:
-            self._cancellation.check()
-            self._raise_stream_error()
-            raise self._plan.translated(error) from None
-        finally:
-            if self._query is not None:
-                self._query.close()
-            for stream in self._streams:
-                stream.close()
-            if timer is not None:
-                timer.cancel()
-
-    def _open(
-        self, pool: ProcessPool, source: TableSource, limits: QueryLimits
-    ) -> tuple[QueryColumn, ...]:
-        """Scan the tables and begin the query; return its columns.
-
-        The first rows of streams are read at once, so that most failures to read them are known
-        before the client gets any.
-        """
-        lease = pool.reserve(self._session.user, self._cancellation)
-        try:
-            text = self._text(source, limits)
-        except BaseException:
-            lease.give_back(is_finished=True)
-            raise
-        try:
-            query = pool.begin(lease, text, self._cancellation)
-            self._query = query
-            columns = self._plan.result_columns(query.names, query.types)
-            if self._streams:
-                query.read_ahead()
-        except DuckDbError as error:
-            self._cancellation.check()
-            self._raise_stream_error()
-            return self._plan.fallback_columns(error)
-        return columns
-
-    def _text(self, source: TableSource, limits: QueryLimits) -> QueryText:
-        """Scan the tables; return the query for DuckDB."""
-        tables = self._plan.tables(self._scan(source))
-        return QueryText(
-            self._plan.final_sql,
-            self._plan.values(),
-            tables,
-            limits.batch_rows,
-            self._session.notify,
-        )
-
-    def _scan(self, source: TableSource) -> dict[ScanRequest, ScanResult]:
-        """Scan all tables as of one moment; equal requests are one."""
-        requests = list(dict.fromkeys(scan.request for scan in self._plan.scans))
-        if not requests:
-            return {}
-        started_s = time.monotonic()
-        scanned, self._scanned = self._scanned, {}
-        results = (
-            dict(scanned)
-            if scanned.keys() == set(requests)
-            else dict(zip(requests, source.scan(requests), strict=True))
-        )
-        elapsed_s = time.monotonic() - started_s
-        self.scans = [
-            TimedScan(scan, counts_of(results[scan.request]), elapsed_s)
-            for scan in self._plan.scans
-        ]
-        self._streams = [
-            result.data for result in results.values() if not isinstance(result.data, pa.Table)
-        ]
-        self._cancellation.check()
-        return results
-
-    def _raise_stream_error(self) -> None:
-        """Raise the error that has ended a stream, if one has ended so."""
-        for stream in self._streams:
-            if stream.error is not None:
-                raise stream.error from None
-
-
-def _timeout_s(session: SqlSession, limits: QueryLimits) -> float:
-    """Return the longest time of a statement, within that of the server; 0 for any."""
-    times = [
-        value for value in (session.statement_timeout_s, limits.statement_timeout_s) if value > 0
-    ]
-    return min(times, default=0.0)
-
-
-def _start_timer(
-    timeout_s: float, started_s: float, cancellation: Cancellation
-) -> threading.Timer | None:
-    """Cancel a statement when its time is over.
-
-    Args:
-        timeout_s: the longest time; 0 for any.
-        started_s: when the statement began.
-        cancellation: that of the statement.
-
-    Returns:
-        The timer, to be cancelled at its end; None without a limit.
-
-    Raises:
-        SqlError: its time is over.
-    """
-    if timeout_s <= 0:
-        return None
-    left_s = timeout_s - (time.monotonic() - started_s)
-    if left_s <= 0:
-        cancellation.cancel(BY_TIMEOUT)
-        cancellation.check()
-    timer = threading.Timer(left_s, cancellation.cancel, (BY_TIMEOUT,))
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-@contextmanager
-def _time_limit(
-    session: SqlSession, limits: QueryLimits, started_s: float, cancellation: Cancellation
-) -> Iterator[None]:
-    """Cancel a statement if its time is over within; see `_start_timer`."""
-    timer = _start_timer(_timeout_s(session, limits), started_s, cancellation)
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
-
-
-def _until_cancelled(
-    batches: Iterator[pa.RecordBatch], cancellation: Cancellation
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        cancellation.check()
-        yield batch
-    cancellation.check()
 
 
 def _start_request(limits: QueryLimits) -> StartRequest:
