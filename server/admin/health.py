@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from server.admin.http.messages import (
-    JSON,
     TEXT,
     HttpDocument,
     HttpError,
     HttpRequest,
     HttpResponse,
+    json_response,
+    uncached_response,
 )
 from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
 from server.statistics.sources.texts import moment
@@ -28,7 +27,7 @@ from server.util.clock import WallMicroseconds
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
     from server.admin.engine_calls import EngineCalls
-    from server.admin.operations.drain import Drain
+    from server.app.wiring.drain import InstanceDrain
     from server.app.wiring.transport_table import TransportTable
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.statistics.statistics_thread import StatisticsThread
@@ -65,7 +64,7 @@ class Health:
         access: checks the requester's entitlement.
         engine_calls: runs checks on the engine's thread.
         statistics: its thread has to be alive.
-        transports: those that are enabled at the start have to be open.
+        transports: a transport that is enabled at the start has to be open.
         replication: has the destinations; None for an instance without replication.
         drain: makes the instance unavailable for clients.
     """
@@ -77,7 +76,7 @@ class Health:
         statistics: StatisticsThread,
         transports: TransportTable,
         replication: ReplicationState | None,
-        drain: Drain,
+        drain: InstanceDrain,
     ) -> None:
         self._access = access
         self._engine_calls = engine_calls
@@ -201,21 +200,17 @@ def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpRespon
     failed = [check for check in checks if check.problem]
     status = _UNAVAILABLE if failed else _OK
     if request.segments[-1].endswith(".json"):
-        content = msgspec.json.encode(
-            {
-                "status": "unavailable" if failed else "ok",
-                "checks": [
-                    {"name": one.name, "status": one.problem or "ok", "since": one.problem_since}
-                    for one in checks
-                ],
-            }
-        )
-        document = HttpDocument(content, JSON)
-    else:
-        lines = [
-            f"{one.name}:"
-            f" {one.problem}{f', since {one.problem_since}' if one.problem_since else ''}"
-            for one in failed
-        ]
-        document = HttpDocument(("\n".join(lines or ["ok"]) + "\n").encode(errors="replace"), TEXT)
-    return HttpResponse(document, status, headers=[("Cache-Control", "no-store")])
+        content = {
+            "status": "unavailable" if failed else "ok",
+            "checks": [
+                {"name": one.name, "status": one.problem or "ok", "since": one.problem_since}
+                for one in checks
+            ],
+        }
+        return json_response(content, status)
+    lines = [
+        f"{one.name}: {one.problem}{f', since {one.problem_since}' if one.problem_since else ''}"
+        for one in failed
+    ]
+    text = "\n".join(lines or ["ok"]) + "\n"
+    return uncached_response(HttpDocument(text.encode(errors="replace"), TEXT), status)

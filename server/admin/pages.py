@@ -8,17 +8,15 @@ from email.utils import formatdate
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from server.admin.documents import html_form
 from server.admin.http.messages import (
     HTML,
-    JSON,
     XML,
     HttpDocument,
     HttpError,
     HttpRequest,
     HttpResponse,
+    json_response,
 )
 from server.admin.monitoring import CONFIGURATION, DETAILS, MESSAGES, QUEUES
 from server.admin.tree import INSTANCE, ROOT, TREE_NODES, TreeTarget
@@ -184,8 +182,7 @@ class QueueStatePage:
             raise HttpError(503, f"The log cannot be read: {error}.") from None
         if found is None:
             raise HttpError(404, f"There is no queue {identity!r} any more.")
-        content = msgspec.json.encode(_as_texts(found))
-        return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])
+        return json_response(_as_texts(found))
 
 
 _QUEUES = (ROOT, *QUEUES.split("/"))

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from server.admin.http.messages import JSON, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.http.messages import HttpError, HttpRequest, HttpResponse, json_response
 from server.expressions import ContextKind, ExpressionError, parse, parse_field, parse_order_by
 from server.message_types.select_list import SelectionError, parse_selection
 
@@ -52,9 +50,7 @@ class ExpressionCheckPage:
         if parser is None:
             raise HttpError(400, f"kind: expected one of {', '.join(self._parsers)}.")
         result = self._check_text(parser, request.query.get("text", ""))
-        return HttpResponse(
-            HttpDocument(msgspec.json.encode(result), JSON), headers=[("Cache-Control", "no-store")]
-        )
+        return json_response(result)
 
     @staticmethod
     def _check_text(parser: Callable[[str], object], text: str) -> dict[str, object]:

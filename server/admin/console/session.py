@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from config_schema.version import VERSION
 from server.admin.console.assets import CONSOLE
-from server.admin.http.messages import JSON, HttpDocument, HttpRequest, HttpResponse
+from server.admin.http.messages import HttpRequest, HttpResponse, json_response
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InstanceSpec
@@ -19,7 +17,6 @@ SESSION: Final = "session.json"
 MAY: Final = "may.json"
 
 _MILLISECOND: Final = 1_000_000
-_NO_STORE: Final = ("Cache-Control", "no-store")
 
 
 class SqlOffer(NamedTuple):
@@ -86,7 +83,7 @@ class SessionPage:
             HttpError: the requester may not read this path.
         """
         await self._access.require_access(requester, f"/{CONSOLE}/session")
-        return _document(
+        return json_response(
             {
                 **self._static_data,
                 "user": requester.user,
@@ -104,8 +101,4 @@ class SessionPage:
         await self._access.require_access(requester, f"/{CONSOLE}/may")
         paths = request.query.get("paths", "").split("\n")
         refused = await self._access.refused_paths(requester, paths)
-        return _document({path: path not in refused for path in paths})
-
-
-def _document(content: object) -> HttpResponse:
-    return HttpResponse(HttpDocument(msgspec.json.encode(content), JSON), headers=[_NO_STORE])
+        return json_response({path: path not in refused for path in paths})

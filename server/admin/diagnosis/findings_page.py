@@ -1,4 +1,4 @@
-"""/amps/instance/findings: what is wrong with the instance, the worst first.
+"""/amps/instance/findings: the problems of the instance, the worst first.
 
 Source: the checks of `amps-doctor` that concern a running instance.
 """
@@ -16,7 +16,7 @@ from server.admin.diagnosis.file_checks import disk_problem
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, worst_first
 from server.admin.diagnosis.formats import FORMS, render
 from server.admin.diagnosis.sample_checks import health_findings, log_findings, sample_findings
-from server.admin.http.messages import HttpError, HttpRequest, HttpResponse
+from server.admin.http.messages import HttpError, HttpRequest, HttpResponse, uncached_response
 from server.admin.monitoring import FINDINGS
 from server.admin.paths import split_path_format
 from server.admin.tree import INSTANCE, ROOT
@@ -79,7 +79,7 @@ class FindingsPage:
             "verdict": worst.label,
             "checks": [_as_content(one) for one in shown],
         }
-        return HttpResponse(render(names, content, form), headers=[("Cache-Control", "no-store")])
+        return uncached_response(render(names, content, form))
 
     async def _collect(self) -> Sequence[CheckFinding]:
         findings = [*health_findings(await self._health.check_ready(counts_all=True))]

@@ -9,7 +9,7 @@ from server.admin.diagnosis.document import of_client, of_filters
 from server.admin.diagnosis.formats import FORMS, render
 from server.admin.diagnosis.reasons import DiagnosisFacts
 from server.admin.diagnosis.throughput import ByteCounts, byte_counts, client_rates
-from server.admin.http.messages import HttpError, HttpRequest, HttpResponse
+from server.admin.http.messages import HttpError, HttpRequest, HttpResponse, uncached_response
 from server.admin.monitoring import EXPLANATION, FILTERS
 from server.admin.tree import INSTANCE, ROOT
 from server.statistics.resources import CLIENTS
@@ -136,4 +136,4 @@ def _split_form(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 def _response(
     names: tuple[str, ...], content: dict[str, DiagnosisContent], form: str
 ) -> HttpResponse:
-    return HttpResponse(render(names, content, form), headers=[("Cache-Control", "no-store")])
+    return uncached_response(render(names, content, form))

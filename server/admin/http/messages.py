@@ -11,6 +11,8 @@ from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
+import msgspec
+
 from server.admin.http.limits import MAX_QUERY_PARAMETERS
 
 HTML: Final = "text/html; charset=utf-8"
@@ -161,6 +163,16 @@ def text_response(status: int, text: str, headers: HttpHeaders = ()) -> HttpResp
     return HttpResponse(
         HttpDocument(content, TEXT), status, headers=[("Cache-Control", "no-store"), *headers]
     )
+
+
+def json_response(value: object, status: int = 200) -> HttpResponse:
+    """Return an answer in JSON that must not be cached."""
+    return uncached_response(HttpDocument(msgspec.json.encode(value), JSON), status)
+
+
+def uncached_response(document: HttpDocument, status: int = 200) -> HttpResponse:
+    """Return an answer that must not be cached."""
+    return HttpResponse(document, status, headers=[("Cache-Control", "no-store")])
 
 
 def is_unchanged(request: HttpRequest, response: HttpResponse) -> bool:

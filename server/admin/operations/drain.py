@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from config_schema.units import UnitError, parse_bool, parse_interval
 from server.admin.operations.operation import (
@@ -13,28 +13,13 @@ from server.admin.operations.operation import (
 )
 from server.storage.sow.records import NANOSECONDS
 
+if TYPE_CHECKING:
+    from server.app.wiring.drain import InstanceDrain
+
 _DEFAULT_TIMEOUT: Final = "60s"
 
 
-class Drain(Protocol):
-    """Drains the instance; see `server.app.wiring.drain`."""
-
-    @property
-    def state(self) -> str:
-        """The state, in words."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the instance takes no new clients because of it."""
-
-    def begin(self, timeout_s: float, *, is_forced: bool) -> None:
-        """Begin it."""
-
-    def cancel(self) -> None:
-        """Let the instance serve again."""
-
-
-def drain_group(drain: Drain, refusal: type[Exception]) -> OperationGroup:
+def drain_group(drain: InstanceDrain, refusal: type[Exception]) -> OperationGroup:
     """Return the instance as an entry, with the state of its drain as its name.
 
     Args:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
 
 _Process: TypeAlias = "Callable[[Sequence[int]], object]"
-"""Processes the messages at some offsets; those that it has processed have left the queue."""
+"""Processes the messages at some offsets; processed messages have left the queue."""
 
 _TERMS: Final = AckTerms(AckOutcome.DONE, client=0)  # no session has this number
 _UNLEASED: Final = frozenset((AVAILABLE, DELAYED, BEHIND))
@@ -149,7 +149,7 @@ async def _process(
     if unknown := parameters.keys() - _PARAMETERS:  # a misspelled filter would select everything
         raise OperationError(f"Unknown parameters: {', '.join(sorted(unknown))}.")
     entries = queue.core.lifecycle.entries
-    end = entries.end  # those that come meanwhile stay
+    end = entries.end  # later messages stay
     count = 0
     try:
         for found in _find_messages(services, queue, parameters.get("filter", "")):

@@ -18,19 +18,18 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-import msgspec
-
 from server.admin import engine_calls
 from server.admin.documents import html_form, xml_form
 from server.admin.http.limits import MAX_QUERY_PARAMETERS
 from server.admin.http.messages import (
     HTML,
-    JSON,
     XML,
     HttpDocument,
     HttpError,
     HttpRequest,
     HttpResponse,
+    json_response,
+    uncached_response,
 )
 from server.admin.operations.operation import (
     AdminOperation,
@@ -362,14 +361,14 @@ def _confirm(
 
 
 def _page(content: bytes) -> HttpResponse:
-    return _uncached_response(HttpDocument(content, HTML))
+    return uncached_response(HttpDocument(content, HTML))
 
 
 def _json(names: Sequence[str], value: object) -> HttpResponse:
     """Return a document that has a value at its path, as those of the tree do."""
     for name in reversed(names):
         value = {name: value}
-    return _uncached_response(HttpDocument(msgspec.json.encode(value), JSON))
+    return json_response(value)
 
 
 def _xml(names: Sequence[str], content: str) -> HttpResponse:
@@ -378,11 +377,7 @@ def _xml(names: Sequence[str], content: str) -> HttpResponse:
         is_element_name = _ELEMENT.fullmatch(name) is not None
         opening = name if is_element_name else f"resource id='{xml_form.attribute(name)}'"
         content = f"<{opening}>{content}</{name if is_element_name else 'resource'}>"
-    return _uncached_response(HttpDocument(f"{content}\n".encode(), XML))
-
-
-def _uncached_response(document: HttpDocument) -> HttpResponse:
-    return HttpResponse(document, headers=[("Cache-Control", "no-store")])
+    return uncached_response(HttpDocument(f"{content}\n".encode(), XML))
 
 
 def _without_form(segments: Sequence[str], tree: _OperationTree) -> tuple[tuple[str, ...], str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.admin.console import action_states, expressions, graph, log_tail, logon, runbook
+from server.admin.console import expressions, log_tail, logon, runbook
 from server.admin.console.assets import CONSOLE, ConsoleAssets
+from server.admin.console.json_page import JsonPage
 from server.admin.console.mesh import mesh_addresses
 from server.admin.console.page import ConsolePage
 from server.admin.console.policy import policy
@@ -67,13 +68,14 @@ def provision_console(
         spec, admin, assets.base_path, queries, SqlOffer(sql_name, sql.refusal), access
     )
 
-    def make_graph() -> dict[str, object]:
+    async def make_graph() -> dict[str, object]:
         version = running.version
         return as_data(plan_runtime(version.spec, version.secrets))
 
-    shown = graph.GraphPage(make_graph, access)
+    async def list_actions() -> dict[str, object]:
+        return {"actions": await engine_calls.call(actions.states)}
+
     check = expressions.ExpressionCheckPage(engine.settings.functions, access)
-    states = action_states.ActionStatesPage(actions.states, access, engine_calls)
     routes = [
         HttpRoute((), page.handle_request),
         HttpRoute((CONSOLE,), assets.handle_request, is_prefix=True),
@@ -81,9 +83,11 @@ def provision_console(
         HttpRoute((CONSOLE, MAY), session.handle_may_request),
         HttpRoute(logon.PATH, logon.LogonPage(access).handle_request),
         HttpRoute(runbook.PATH, runbook.RunbookPage(access).handle_request),
-        HttpRoute(graph.PATH, shown.handle_request),
         HttpRoute(expressions.PATH, check.handle_request),
-        HttpRoute(action_states.PATH, states.handle_request),
+        *(
+            HttpRoute((CONSOLE, f"{name}.json"), JsonPage(name, read, access).handle_request)
+            for name, read in (("actions", list_actions), ("graph", make_graph))
+        ),
     ]
     if recent is not None:
         routes.append(
