@@ -52,9 +52,6 @@ backup are lost here, and their bookmarks name no other messages.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Execute a command.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 for success, 1 if the backup failed, is damaged or cannot be restored.
     """

@@ -101,9 +101,6 @@ class PerfResult:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure a disk.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0; 1 if the file cannot be made or written; 2 if the command line is
         invalid.

@@ -58,9 +58,6 @@ _Command: TypeAlias = Callable[[CtlInstance, argparse.Namespace], CtlStatus]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Execute a command on an instance.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status, see `CtlStatus`.
     """

@@ -41,9 +41,6 @@ _LATENCY_S: Final = 5.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Examine an instance, or a configuration of AMPS that is to be migrated.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 if all is well, 1 if something should be looked at, 3 if something is
         wrong, 4 if there is no report.

@@ -100,9 +100,6 @@ def identify(path: Path) -> FileIdentity:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Identify files.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
     """

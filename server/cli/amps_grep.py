@@ -62,9 +62,6 @@ class _Search:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search logs and journals.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 if an entry was found, 1 if none was, 2 if a file cannot be read
         completely.

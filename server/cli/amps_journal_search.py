@@ -36,9 +36,6 @@ EntryPredicate = Callable[[JournalEntry], bool]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search journal files.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 if a message was found, 1 if none was, 2 if the search is invalid or a
         file cannot be read completely.

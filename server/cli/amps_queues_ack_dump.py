@@ -25,9 +25,6 @@ from server.util.json_lines import json_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Dump queues.ack files.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
     """

@@ -40,9 +40,6 @@ _FEW_ROWS: Final = 10
 def main(arguments: Sequence[str] | None = None) -> int:
     """Report minidumps.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if a file cannot be read, is damaged, or is none of this server's.
     """

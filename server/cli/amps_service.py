@@ -34,9 +34,6 @@ _COMMANDS: Final = {"install": install, "uninstall": uninstall}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Install or remove the service.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if that cannot be done.
     """

@@ -47,9 +47,6 @@ _MEGABYTE: Final = 1 << 20
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print SOW files as the command line requests.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 for good files, 1 if one is damaged, 2 if one cannot be read at all.
     """

@@ -26,9 +26,6 @@ _SIZE: Final = "size"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Query a statistics database.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if the database cannot be read or the query not be answered.
     """

@@ -31,9 +31,6 @@ PROBLEM: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a report.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if the database cannot be read.
     """

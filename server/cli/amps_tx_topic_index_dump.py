@@ -42,9 +42,6 @@ PROBLEM: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Dump topic indexes.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if a file cannot be read or its topics have no names.
     """

@@ -38,9 +38,6 @@ _NAME: Final = "amps_upgrade"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the files of an instance.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 if all files can be used, 1 if not, or if they cannot be checked.
     """

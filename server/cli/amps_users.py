@@ -51,9 +51,6 @@ class _UsersRequestError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Edit or print a file of users.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0, or 1 if it cannot be done, or the file cannot be used.
     """

@@ -27,9 +27,6 @@ _WIDTH: Final = 76
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the descriptions of the messages whose ids match.
 
-    Args:
-        arguments: the command line without the program's name; that of the process if None.
-
     Returns:
         The exit status: 0 if messages were found, 1 if there are none, 2 if the expression is
         invalid.

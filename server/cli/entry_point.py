@@ -23,6 +23,8 @@ _P = ParamSpec("_P")
 def command(name: str, *, failed: int = 1) -> Callable[[Callable[_P, int]], Callable[_P, int]]:
     """Return a decorator for main functions that handles errors of output and interrupts.
 
+    Main functions take the command line without the program's name; that of the process if None.
+
     Args:
         name: name of the command.
         failed: its exit status when it cannot print.

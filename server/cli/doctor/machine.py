@@ -330,7 +330,7 @@ def _number(text: str) -> int | None:
         return None
 
 
-def find_lock_holder(paths: Iterable[Path], root: Path = ROOT) -> int | None:
+def find_lock_holder(paths: Iterable[Path]) -> int | None:
     """Return the process that has locked one of the paths; None if none is known.
 
     It takes no lock to find out, as that could keep a server from starting.
@@ -344,7 +344,7 @@ def find_lock_holder(paths: Iterable[Path], root: Path = ROOT) -> int | None:
         device = about.st_dev
         file_ids.add(f"{os.major(device):02x}:{os.minor(device):02x}:{about.st_ino}")
     try:
-        lines = (root / "proc/locks").read_text("ascii", "replace").splitlines()
+        lines = Path("/proc/locks").read_text("ascii", "replace").splitlines()
     except OSError:
         return None
     for line in lines:
