@@ -9,34 +9,16 @@ import asyncio
 import inspect
 import logging
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from amperage.client.errors import ClientError
-from amperage.client.message import AsyncMessageListener, Message
+from amperage.client.message import AsyncMessageListener
 from amperage.client.time_limit import TimeLimit
 
+if TYPE_CHECKING:
+    from amperage.client.aio_stream import AsyncMessageStream
+
 _log: Final = logging.getLogger("amperage.client")
-
-
-class AsyncHandledStream(Protocol):
-    """The stream of a worker."""
-
-    @property
-    def id(self) -> str:
-        """The subscription or query id."""
-
-    @property
-    def backlog(self) -> int | None:
-        """The maximum number of unacknowledged queue messages; None if not from a queue."""
-
-    async def next(self) -> Message | None:
-        """Wait for the next message; None is the end."""
-
-    async def done(self) -> None:
-        """Mark all messages returned so far as processed."""
-
-    async def unsubscribe(self) -> None:
-        """End the subscription or query."""
 
 
 class AsyncMessageWorker:
@@ -54,7 +36,7 @@ class AsyncMessageWorker:
 
     def __init__(
         self,
-        stream: AsyncHandledStream,
+        stream: AsyncMessageStream,
         handler: AsyncMessageListener,
         workers: set[AsyncMessageWorker],
     ) -> None:

@@ -9,35 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from amperage.client.arguments import call_blocking_callback
 from amperage.client.errors import ClientError
-from amperage.client.message import Message, MessageListener
+from amperage.client.message import MessageListener
 from amperage.client.time_limit import TimeLimit
 
+if TYPE_CHECKING:
+    from amperage.client.blocking_stream import MessageStream
+
 _log: Final = logging.getLogger("amperage.client")
-
-
-class HandledStream(Protocol):
-    """The stream of a worker."""
-
-    @property
-    def id(self) -> str:
-        """The subscription or query id."""
-
-    @property
-    def backlog(self) -> int | None:
-        """The maximum number of unacknowledged queue messages; None if not from a queue."""
-
-    def next(self) -> Message | None:
-        """Wait for the next message; None is the end."""
-
-    def done(self) -> None:
-        """Mark all messages returned so far as processed."""
-
-    def unsubscribe(self) -> None:
-        """End the subscription or query."""
 
 
 class MessageWorker:
@@ -53,7 +35,7 @@ class MessageWorker:
     """
 
     def __init__(
-        self, stream: HandledStream, handler: MessageListener, workers: set[MessageWorker]
+        self, stream: MessageStream, handler: MessageListener, workers: set[MessageWorker]
     ) -> None:
         self._stream = stream
         self._handler = handler
