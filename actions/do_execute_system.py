@@ -82,7 +82,7 @@ def _environment(names: Mapping[str, str], context: ActionContext) -> dict[bytes
 
 
 def _start(command: str, environment: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S602 - a shell command is what the operator wrote
+    return subprocess.Popen(  # noqa: S602 - the operator wrote a shell command
         command,
         shell=True,
         env=environment,

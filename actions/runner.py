@@ -159,8 +159,8 @@ class ActionRunner:
 
         Args:
             specs: all actions of the new configuration.
-            removed: those that do not run any more, as in the old configuration.
-            added: those that run from now on.
+            removed: actions that do not run any more, as in the old configuration.
+            added: actions that run from now on.
         """
         for spec in removed:
             self._remove_action([action_key(spec) for spec in self._specs].index(action_key(spec)))

@@ -68,7 +68,7 @@ class SignalDispatcher:
         """Record signals from now on.
 
         Args:
-            numbers: the signals; true for those that abort a start in progress.
+            numbers: the signals; true for each that aborts a start in progress.
 
         Raises:
             OSError: the process cannot react to one of them.

@@ -52,7 +52,7 @@ _QUIET_LOGGERS: Final = {
     _SPARK + "sql.execution.streaming.runtime.ResolveWriteToStream": "error",
     "org.apache.hadoop.util.NativeCodeLoader": "error",
 }
-"""Loggers and their levels. `TaskSetManager` repeats what `Executor` says; the others warn of
+"""Loggers and their levels. `TaskSetManager` repeats the entries of `Executor`; the others warn of
 actions of this package, and of conditions that are harmless here."""
 
 _LOG4J2: Final = """\

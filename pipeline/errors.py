@@ -39,7 +39,7 @@ class ServerUnreachableError(PipelineError):
 
 
 class NotPermittedError(PipelineError):
-    """The server refuses the user, or what the user has no permission for."""
+    """The server refuses the user, or a request that the user has no permission for."""
 
 
 class DataLossError(PipelineError):

@@ -49,7 +49,7 @@ def check_exposure(
     Args:
         transports: the transports.
         admin: the admin interface, if there is one.
-        authentication: the instance's authentication, for those that have none of their own.
+        authentication: the instance's authentication, for transports without their own.
         report: takes the warning.
     """
     claims = [

@@ -1,4 +1,4 @@
-"""Message types: the built-in ones, and those that a configuration adds.
+"""Message types: built-in and configured types.
 
 Source: AMPS User Guide, Default Message Types and Configuring Message Types.
 """

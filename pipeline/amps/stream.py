@@ -32,7 +32,7 @@ from pipeline.errors import option_error
 
 @brief_errors
 class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a topic, or those that match a regular expression, from the transaction log.
+    """Reads a topic, or the topics that match a regular expression, from the transaction log.
 
     Args:
         options: the options of the read.

@@ -124,15 +124,13 @@ def parse_identifier(text: str, kind: ContextKind = ContextKind.PATH) -> Identif
     return parser.parse_whole(parser.identifier)
 
 
-def parse_identifiers(
-    text: str, kind: ContextKind = ContextKind.GROUPING
-) -> tuple[Identifier, ...]:
+def parse_identifiers(text: str) -> tuple[Identifier, ...]:
     """Parse identifiers separated by commas, the form of the `grouping` option.
 
     Raises:
         ExpressionError: the text is anything else.
     """
-    parser = _Parser(text, kind, BUILTINS)
+    parser = _Parser(text, ContextKind.GROUPING, BUILTINS)
     return parser.parse_whole(lambda: parser.parse_separated(parser.identifier))
 
 

@@ -80,26 +80,13 @@ DropCounts: TypeAlias = Counter[tuple[LogTarget, ...]]
 class EntryBuffer:
     """A bounded list of entries, swapped whole.
 
-    Args:
-        max_entries: limit of the entries in it.
-        max_bytes: limit of the bytes of text in their fields.
+    `MAX_ENTRIES` limits the entries in it, `MAX_BYTES` the bytes of text in their fields.
     """
 
-    __slots__ = (
-        "_buffered_bytes",
-        "_dropped",
-        "_has_request",
-        "_items",
-        "_lock",
-        "_max_bytes",
-        "_max_entries",
-        "_wakeups",
-    )
+    __slots__ = ("_buffered_bytes", "_dropped", "_has_request", "_items", "_lock", "_wakeups")
 
-    def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self) -> None:
         """Start empty."""
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
         self._items: list[BufferItem] = []
         self._buffered_bytes = 0
         self._dropped: DropCounts = Counter()
@@ -116,10 +103,7 @@ class EntryBuffer:
             if type(value) is bytes or type(value) is str:
                 size += len(value)
         with self._lock:
-            if (
-                len(self._items) >= self._max_entries
-                or self._buffered_bytes + size > self._max_bytes
-            ):
+            if len(self._items) >= MAX_ENTRIES or self._buffered_bytes + size > MAX_BYTES:
                 self._dropped[entry[1]] += 1
                 return
             self._buffered_bytes += size

@@ -53,7 +53,7 @@ class SecurityModuleServices:
     """The dependencies of modules.
 
     Attributes:
-        modules: those that the configuration loads.
+        modules: the modules that the configuration loads.
         functions: the functions of filters.
         log: receives their log entries.
         worker: runs their slow decisions.

@@ -170,7 +170,7 @@ class ScramExchange:
         self._verifier = verifier
         self._channel_binding = channel_binding
         self._own_nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_SIZE)).decode()
-        self._binding_input = b""  # what the proof of the client says about the channel
+        self._binding_input = b""  # the part of the proof about the channel
         self._nonce = ""
         self._messages = ""  # the client's first one, and the answer to it
 

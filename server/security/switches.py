@@ -86,7 +86,7 @@ class SecuritySwitches:
 
         Args:
             transport: its name.
-            modules: those that the configuration loads.
+            modules: the modules that the configuration loads.
             functions: the functions of filters.
             log: receives their log entries.
         """

@@ -80,7 +80,7 @@ class Resource:
 
     @cached_property
     def dynamic_fields(self) -> tuple[ResourceField, ...]:
-        """The fields that each sample has anew, including those that are computed from others."""
+        """The fields that each sample has anew, including fields computed from others."""
         return tuple(one for one in self.fields if one.kind is not MeasurementKind.FIXED)
 
     @cached_property
@@ -104,9 +104,9 @@ def snapshot(name: str, about: str, of_type: ColumnType = INTEGER) -> ResourceFi
     return ResourceField(name, MeasurementKind.SNAPSHOT, of_type, about)
 
 
-def cumulative(name: str, about: str, of_type: ColumnType = INTEGER) -> ResourceField:
+def cumulative(name: str, about: str) -> ResourceField:
     """Return a field that counts."""
-    return ResourceField(name, MeasurementKind.CUMULATIVE, of_type, about)
+    return ResourceField(name, MeasurementKind.CUMULATIVE, INTEGER, about)
 
 
 def rate(name: str, of: str, about: str) -> ResourceField:

@@ -75,8 +75,7 @@ class StatisticsThread:
         path: the database; ":memory:" for none on disk.
         interval_ms: the time between samples, in milliseconds.
         log: where problems are written.
-        sources: those that are read on this thread, for each sample.
-        version: the server's, for the record of starts and shutdowns.
+        sources: the sources that are read on this thread, for each sample.
         indexed: create an index on static_id, see `layout.statements`.
         clock: seconds since the Unix epoch.
 
@@ -92,7 +91,6 @@ class StatisticsThread:
         log: ServerLog,
         *,
         sources: Sequence[StatisticsSource] = (),
-        version: str = AMPS_VERSION,
         indexed: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -101,7 +99,6 @@ class StatisticsThread:
         self._interval_ms = interval_ms
         self._path = path
         self._log = log
-        self._version = version
         self._indexed = indexed
         self._clock = clock
         self._rates = SampleRates()
@@ -349,7 +346,7 @@ class StatisticsThread:
 
     def _record_lifetime(self, event: str) -> None:
         now = from_unix(self._clock())
-        self._recorder.write_lifetime_event(now, (event, to_text(now), self._version))
+        self._recorder.write_lifetime_event(now, (event, to_text(now), AMPS_VERSION))
         self._lifetimes.read(self._recorder.database)
 
     def _shut_down(self) -> None:

@@ -146,9 +146,9 @@ class RateLimitedLog:
         self._log.emit(message_id, **fields)
         return True
 
-    def is_suppressed(self, message_id: str, cause: Hashable = "", /) -> bool:
+    def is_suppressed(self, message_id: str) -> bool:
         """Return whether an entry would not be written; saves the computation of its fields."""
-        window = self._windows.get(self._key(message_id, cause))
+        window = self._windows.get(self._key(message_id, ""))
         return window is not None and window.entry_count >= window.burst
 
     def _key(self, message_id: str, cause: Hashable) -> tuple[str, Hashable]:

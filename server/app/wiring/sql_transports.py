@@ -192,7 +192,7 @@ class SqlTransports:
             self._services.close()
 
     def _shared_services(self) -> SqlServices:
-        from server.sql.query.execution import QueryLimits
+        from server.sql.query.query_engine import QueryLimits
         from server.sql.services import SqlServices
 
         if self._services is None:

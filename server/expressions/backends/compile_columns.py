@@ -23,7 +23,7 @@ from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.expressions.regex.budget import SearchCounter
-from server.expressions.tree import And, Expr, Identifier, Not, Or, Slot, slots
+from server.expressions.tree import And, Expr, Identifier, Not, Or, slots
 from server.message_types.base import Value
 
 
@@ -61,7 +61,6 @@ class ColumnFilter:
         self,
         expr: Expr,
         functions: Functions = BUILTINS,
-        layout: Sequence[Slot] | None = None,
         search_counter: SearchCounter | None = None,
     ) -> None:
         """Prepare a filter.
@@ -69,14 +68,13 @@ class ColumnFilter:
         Args:
             expr: the tree.
             functions: implementations of the functions that it calls.
-            layout: the contents of the columns; by default `slots(expr)`.
             search_counter: counts long searches; the filter raises TooCostlyError when it is used
                 up.
         """
         self._search_counter = search_counter
         self._expr = expr
         self._functions = functions
-        self._layout = layout or slots(expr)
+        self._layout = slots(expr)
         self._column_indexes = {slot: index for index, slot in enumerate(self._layout)}
         self._predicates: dict[Expr, Predicate] = {}
 
@@ -137,18 +135,15 @@ class ColumnFilter:
 class ColumnValue:
     """An expression over columns, for its values."""
 
-    def __init__(
-        self, expr: Expr, functions: Functions = BUILTINS, layout: Sequence[Slot] | None = None
-    ) -> None:
+    def __init__(self, expr: Expr, functions: Functions = BUILTINS) -> None:
         """Prepare an expression.
 
         Args:
             expr: the tree.
             functions: implementations of the functions that it calls.
-            layout: the contents of the columns; by default `slots(expr)`.
         """
         self._expr = expr
-        layout = layout or slots(expr)
+        layout = slots(expr)
         self._column_indexes = {slot: index for index, slot in enumerate(layout)}
         self._evaluate = compile_value(expr, functions, layout)
 

@@ -369,7 +369,7 @@ class MessageTable:
             offset += 1
 
     def offsets(self) -> Iterator[int]:
-        """Yield the offsets of all messages in the queue, without those that arrive meanwhile."""
+        """Yield the offsets of all messages in the queue, without later arrivals."""
         offset, end = self.head, self.end
         while offset < end:
             if self.state(offset) not in (GONE, SENT):

@@ -4,7 +4,7 @@ Each instance has all messages of such a queue, and one instance is the owner of
 consumers get it. The first owner follows from the instance where the message was published, without
 communication. After that, only the owner transfers it, and records that (`Transferred`); the new
 one is the owner once it has found the event in its own log. So a transfer never causes two owners
-at a time, whichever instance fails in between: an unrecorded transfer did not happen, and a
+at a time, even if an instance fails in between: an unrecorded transfer did not happen, and a
 recorded one arrives.
 
 Instances receive transfers in different orders, and two instances may become owners of a message:

@@ -201,7 +201,7 @@ class Queue:
                 self.lifecycle.return_message(offset, lease, now)
 
     def retire(self, consumer: Consumer) -> None:
-        """Deliver no more messages of this queue to a consumer, which keeps those that it has.
+        """Deliver no more messages of this queue to a consumer, which keeps its messages.
 
         It keeps them until they are acknowledged, their leases end, or it is detached. Used when a
         replaced subscription does not match this queue any more.
@@ -342,7 +342,7 @@ class Queue:
         """Transfer messages to another instance, or to this one.
 
         Returns:
-            The messages that changed owner: those that are here and not leased.
+            The messages that changed owner: messages that are here and not leased.
         """
         lifecycle = self.lifecycle
         transferred: list[PublisherSequence] = []

@@ -161,7 +161,7 @@ class DeadLetterRedrive:
             for offset, message in zip(acknowledgeable, self._read(txids), strict=True):
                 if message is not None and publish(message):
                     published.append(offset)
-        finally:  # those that are published must not stay, too
+        finally:  # published messages must not stay, too
             count = self._ack_handler.acknowledge_offsets(published, terms)
         return count
 

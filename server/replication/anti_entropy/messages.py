@@ -173,7 +173,7 @@ class ComparisonReport(
         records: number at the requesting instance, and at the responding one.
         differing: number of keys that are not the same.
         unclear: number of undecided keys.
-        keys: some of those that differ.
+        keys: some of the differing keys.
     """
 
     number: int

@@ -14,7 +14,7 @@ than 30 seconds, raises, or returns anything else, the logon is refused. The opt
 
     async def scram_verifier(self, user: str) -> str | None
 
-returns what proves a user's password by SCRAM-SHA-256, in the form that PostgreSQL stores; None for
+returns the verifier of a user's password for SCRAM-SHA-256, as PostgreSQL stores it; None for
 an unknown user. Clients that support SCRAM then log on by it, and send no password.
 """
 

@@ -306,15 +306,11 @@ class BearerTokenVerifier:
     Args:
         expected: the requirements for tokens.
         keys: the issuer's keys.
-        clock: the time of day, in seconds since 1970.
     """
 
-    def __init__(
-        self, expected: TokenRequirements, keys: IssuerKeys, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, expected: TokenRequirements, keys: IssuerKeys) -> None:
         self._expected = expected
         self._keys = keys
-        self._clock = clock
 
     async def user_of(self, token: str) -> str:
         """Return the name of the user that a token identifies.
@@ -354,7 +350,7 @@ class BearerTokenVerifier:
         raise BearerTokenError("its signature is wrong")
 
     def _check_times(self, claims: Mapping[str, object]) -> None:
-        now, skew = self._clock(), self._expected.skew
+        now, skew = time.time(), self._expected.skew
         expiry = _moment(claims, "exp")
         if expiry is None:
             raise BearerTokenError("it does not say when it expires (exp)")

@@ -1,4 +1,4 @@
-"""The topics that have records: those that clients publish to, views, conflated topics, queues."""
+"""The topics with records: SOW topics, views, conflated topics, queues."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class _ClientEntries:
 
     Attributes:
         fingerprint: a value that changes with the set of subscriptions; see `_fingerprint`.
-        static_batches: the entries of those that never change, in batches.
+        static_batches: the entries of subscriptions that never change, in batches.
         changing_entries: the others, with their entries.
     """
 
