@@ -34,16 +34,18 @@ class HeaderColumns(NamedTuple):
         correlation_ids: correlation ids.
         sow_keys: SOW keys.
         lifetimes: lifetimes in seconds, in digits.
+        command_ids: command ids.
     """
 
     sequences: Sequence[bytes]
     correlation_ids: Sequence[bytes] = ()
     sow_keys: Sequence[bytes] = ()
     lifetimes: Sequence[bytes] = ()
+    command_ids: Sequence[bytes] = ()
 
     @property
     def has_metadata(self) -> bool:
-        """True if there are values besides sequence numbers."""
+        """True if there are values of messages besides sequence numbers."""
         return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
 
     def part(self, start: int, end: int) -> HeaderColumns:

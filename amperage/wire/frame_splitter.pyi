@@ -17,7 +17,7 @@ class HeaderShapes:
     def clear(self) -> None:
         """Forget all shapes."""
 
-    def find(self, header: bytes) -> tuple[int, bytes, bytes, bytes, bytes]:
+    def find(self, header: bytes) -> tuple[int, bytes, bytes, bytes, bytes, bytes]:
         """Return the index of a header's shape, and its values; see `HeaderColumns`.
 
         The index is -1 if the shape is unknown; a header that cannot be known has no values.
@@ -35,7 +35,7 @@ def split_known(
 ) -> tuple[
     FrameSlices,
     FrameSlices,
-    tuple[FrameSlices, FrameSlices, FrameSlices, FrameSlices],
+    tuple[FrameSlices, FrameSlices, FrameSlices, FrameSlices, FrameSlices],
     int | Sequence[int],
     int,
 ]:

@@ -2,7 +2,7 @@
 """Frames with known headers, split off the stream without an object for each.
 
 Publishers repeat a few headers, or headers that differ only by the values of a message: its
-sequence number, correlation id, SOW key and lifetime. The parts of such headers around the values
+sequence number, correlation id, SOW key, lifetime and command id. The parts of such headers around the values
 are their *shape*; known shapes are in a hash table. A frame is first compared with the shape of the
 one before it, which suffices for streams to one topic; otherwise its shape is found by one pass over
 its header. The result is the chunk read, the slices of bodies, headers and values in it, and a
@@ -28,12 +28,15 @@ from amperage.wire.frame_slices cimport FrameSlice, FrameSlices, Table, slices_o
 cdef enum:
     LENGTH = 4           # bytes of a frame's length
     KEY = 5              # ,"s":
+    TEXT_KEY = 6         # ,"x":"
+    COMMAND_ID_KEY = 8   # ,"cid":"
     SEQUENCE = 0         # indexes of values
     CORRELATION_ID = 1
     SOW_KEY = 2
     LIFETIME = 3
-    VALUES = 4
-    END = 4              # in place of a value: the end of the header
+    COMMAND_ID = 4
+    VALUES = 5
+    END = 5              # in place of a value: the end of the header
     MAX_SEQUENCE_DIGITS = 18
     MAX_LIFETIME_DIGITS = 9
     MAX_TEXT = 512       # longer texts are left to the checks of unknown headers
@@ -89,13 +92,14 @@ cdef class HeaderShapes:
         cdef const char *base = PyBytes_AS_STRING(header)
         cdef const char *end = base + PyBytes_GET_SIZE(header)
         if not read_outline(base, base, end, &outline) or outline.end != end:
-            return -1, b"", b"", b"", b""
+            return -1, b"", b"", b"", b"", b""
         return (
             self._find(&outline),
             header[value[0].start : value[0].start + value[0].size],
             header[value[1].start : value[1].start + value[1].size],
             header[value[2].start : value[2].start + value[2].size],
             header[value[3].start : value[3].start + value[3].size],
+            header[value[4].start : value[4].start + value[4].size],
         )
 
     def add(self, bytes header not None):
@@ -208,7 +212,7 @@ cdef bint read_outline(
         if at[0] == c',' or at[0] == c'{':
             value = value_of_key(at, end)
             if value != END:
-                at += KEY + (value == CORRELATION_ID or value == SOW_KEY)
+                at += COMMAND_ID_KEY if value == COMMAND_ID else TEXT_KEY if is_text(value) else KEY
                 value_end = end_of_value(value, at, end)
                 if value_end != NULL:
                     if outline.values[value].size:
@@ -235,8 +239,12 @@ cdef inline void add_part(
 
 cdef inline int value_of_key(const char *at, const char *end) noexcept nogil:
     """Return the value with the key behind a comma or the opening brace; END if it is none."""
-    if end - at <= KEY or at[1] != c'"' or at[3] != c'"' or at[4] != c':':
+    cdef bint is_known
+    if end - at <= KEY or at[1] != c'"':
         return END
+    if at[3] != c'"' or at[4] != c':':
+        is_known = end - at > COMMAND_ID_KEY and not memcmp(at + 2, b'cid":"', COMMAND_ID_KEY - 2)
+        return COMMAND_ID if is_known else END
     if at[2] == c's':
         return SEQUENCE
     if at[2] == c'e':
@@ -248,10 +256,14 @@ cdef inline int value_of_key(const char *at, const char *end) noexcept nogil:
     return SOW_KEY if at[2] == c'k' else END
 
 
+cdef inline bint is_text(int value) noexcept nogil:
+    return value == CORRELATION_ID or value == SOW_KEY or value == COMMAND_ID
+
+
 cdef inline const char *end_of_value(int value, const char *at, const char *end) noexcept nogil:
     """Return the end of a value that is plain; NULL if it is not."""
     cdef const char *start = at
-    if value == CORRELATION_ID or value == SOW_KEY:
+    if is_text(value):
         while at < end and c' ' <= at[0] <= c'~' and at[0] != c'"' and at[0] != c'\\':
             at += 1
         return at if start < at < end and at[0] == c'"' and at - start <= MAX_TEXT else NULL

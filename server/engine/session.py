@@ -272,6 +272,10 @@ class Session:
         """Send a message that consists of a header only."""
         self._answer_writer.write(frame(encode_header(header)))
 
+    def send_frames(self, data: bytes, count: int) -> None:
+        """Send the frames of several messages that consist of headers only."""
+        self._answer_writer.write_batch(data, count)
+
     def log_on(
         self,
         client_name: str,

@@ -86,7 +86,8 @@ HEARD: Final = (
     "plain/x",
 )
 """Topics of a subscription."""
-ACKS: Final = ("", "persisted", "processed,persisted", "processed")
+ACKS: Final = ("", "persisted", "processed,persisted", "processed", "completed,processed", "mixed")
+"""The acks of all messages; `mixed` stands for others from one to the next."""
 runs: Final = count()
 
 
@@ -101,6 +102,7 @@ class Publish(NamedTuple):
         lifetime: in seconds, 0 for none.
         is_delta: whether the message has only the fields that change.
         is_turned: whether the keys of its header are in the reverse order.
+        command_id: its command id, empty for none.
     """
 
     topic: str
@@ -110,9 +112,10 @@ class Publish(NamedTuple):
     lifetime: int
     is_delta: bool
     is_turned: bool
+    command_id: str
 
     def frame(self, acks: str, body: bytes) -> bytes:
-        """Return its bytes."""
+        """Return its bytes. Without a number, an ack that it is persisted would be apart."""
         command = "delta_publish" if self.is_delta else "publish"
         header: dict[str, Any] = {"c": command, "t": self.topic}
         if self.correlation_id:
@@ -122,7 +125,11 @@ class Publish(NamedTuple):
         if self.lifetime:
             header["e"] = self.lifetime
         if self.sequence:
-            header |= {"s": self.sequence, "a": acks} if acks else {"s": self.sequence}
+            header["s"] = self.sequence
+        if self.command_id:
+            header["cid"] = self.command_id
+        if acks and (self.sequence or "persisted" not in acks):
+            header["a"] = acks
         keys = reversed(header) if self.is_turned else header
         return frame({key: header[key] for key in keys}, body)
 
@@ -139,6 +146,7 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
     rare, usual = st.just(()), st.sampled_from([(), (), (), (1,), (1, 2, 3)])
     metadata = draw(st.sampled_from([rare, usual]))  # the values that a header has
     deltas = draw(st.sampled_from([st.just(False), st.booleans(), st.just(True)]))
+    has_ids = draw(st.sampled_from([st.just(False), st.booleans(), st.just(True)]))
     made: list[Publish] = []
     for number in range(draw(st.integers(10, 60))):
         sequence = max(sequence + draw(st.sampled_from(steps)), 1)
@@ -153,6 +161,7 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
                 3600 if 3 in values else 0,
                 draw(deltas),
                 draw(st.sampled_from([False, False, True])),
+                f"id {number}" if draw(has_ids) else "",
             )
         )
     return made
@@ -166,9 +175,9 @@ class Outcome(NamedTuple):
     """What publisher and subscribers have seen.
 
     Attributes:
-        processed: the numbers with a `processed` ack that is a success.
-        refused: the numbers with one that is a failure, each with the reason. The failures of a
-            batch are sent before its successes, as for a batch to one topic.
+        processed: the `processed` and `completed` acks that are successes.
+        refused: those that are failures. The failures of a batch are sent before its successes, as
+            for a batch to one topic.
         failed: the numbers with a `persisted` ack that is a failure.
         persisted: the last number persisted.
         delivered: the messages of a subscription to some or all topics.
@@ -178,8 +187,8 @@ class Outcome(NamedTuple):
         queued: those of the messages in queues, in their order.
     """
 
-    processed: list[int]
-    refused: list[tuple[int, str]]
+    processed: list[dict[str, Any]]
+    refused: list[dict[str, Any]]
     failed: list[int]
     persisted: int
     delivered: list[Message]
@@ -205,10 +214,11 @@ def play(
         json.dumps({"id": number % 5, "n": number, f"n{number % 3}": number, "run": run}).encode()
         for number in range(len(made))
     ]
-    frames = [one.frame(acks, body) for one, body in zip(made, bodies, strict=True)]
+    each = [ACKS[number % 5] if acks == "mixed" else acks for number in range(len(made))]
+    frames = [one.frame(*rest) for one, *rest in zip(made, each, bodies, strict=True)]
     flush = frame({"c": "flush", "cid": "flush", "a": "completed"})
     batches = [b"".join(frames) + flush] if at_once else [one + flush for one in frames]
-    expected = max((one.sequence for one in made), default=0) if "persisted" in acks else 0
+    expected = max(one.sequence for one in made) if any("persisted" in one for one in each) else 0
     answers: list[dict[str, Any]] = []
     options = {"o": "bookmark"} if bookmarks else {}
     with (
@@ -229,13 +239,10 @@ def play(
         peer.publish("plain/x", end)
         while persisted(answers) <= expected and expected:  # all failures come before the last ack
             answers.append(peer.receive_header())
+        prompt = [one for one in answers if one["a"] != "persisted"]
         return Outcome(
-            [one["s"] for one in answers if (one["a"], one["status"]) == ("processed", "success")],
-            [
-                (one["s"], one["reason"])
-                for one in answers
-                if (one["a"], one["status"]) == ("processed", "failure")
-            ],
+            [one for one in prompt if one["status"] == "success"],
+            [one for one in prompt if one["status"] == "failure"],
             [one["s"] for one in answers if one["a"] == "persisted" and one["status"] == "failure"],
             persisted(answers),
             read(everything, "plain/x"),
@@ -336,7 +343,7 @@ def test_headers_of_one_topic_may_have_their_keys_in_any_order(
     server: RunningServer, topics: tuple[str, ...], heard: str
 ) -> None:
     """Messages of a topic keep their order, though their headers differ."""
-    made = [Publish(topics[n % 2], 0, "", "", 0, False, n // 2 % 2 == 0) for n in range(80)]
+    made = [Publish(topics[n % 2], 0, "", "", 0, False, n // 2 % 2 == 0, "") for n in range(80)]
     together = play(server, made, "", heard, at_once=True, bookmarks=False)
     assert together == play(server, made, "", heard, at_once=False, bookmarks=False)
 

@@ -16,9 +16,9 @@ class HeaderShapes:
     def clear(self) -> None:
         """Do nothing."""
 
-    def find(self, header: bytes) -> tuple[int, bytes, bytes, bytes, bytes]:  # noqa: ARG002 - as in frame_splitter.pyi
+    def find(self, header: bytes) -> tuple[int, bytes, bytes, bytes, bytes, bytes]:  # noqa: ARG002 - as in frame_splitter.pyi
         """Return -1 and no values: the shape is unknown."""
-        return -1, b"", b"", b"", b""
+        return -1, b"", b"", b"", b"", b""
 
     def add(self, header: bytes) -> int:  # noqa: ARG002 - as above
         """Return -1: no shape is added."""
@@ -32,4 +32,4 @@ def split_known(
     limit: int,  # noqa: ARG001 - as above
 ) -> tuple[Sequence[bytes], Sequence[bytes], tuple[Sequence[bytes], ...], int | Sequence[int], int]:
     """Return no frames, and the start."""
-    return (), (), ((), (), (), ()), 0, start
+    return (), (), ((), (), (), (), ()), 0, start

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
-    from server.topics.subscriptions.delivery.outbox import Outbox
 
 
 _MAX_KEPT_LENGTH: Final = 64
 """Characters; longer lists are not cached. Clients repeat the same short lists."""
+
+_ACK_START: Final = b'{"c":"ack"'
 
 NOT_STORED: Final = "not stored"
 """The reason of a failure: the effect of a command is not on stable storage."""
@@ -28,45 +29,51 @@ NOT_READABLE: Final = "not readable"
 """The reason of a failure: records are lost, or cannot be read from the disk."""
 
 
-class SequencedAcks:
-    """Writes the acks of commands that differ by their sequence number only.
+class AckFrames:
+    """Frames the acks of commands that differ by their command id and sequence number only.
 
     Args:
         ack_types: the types of ack, in the order in which they are sent.
     """
 
-    __slots__ = ("_ack_types", "_frame_parts")
+    __slots__ = ("_endings", "_parts", "ack_types")
 
     def __init__(self, ack_types: Sequence[str]) -> None:
-        self._ack_types = ack_types
-        self._frame_parts: dict[int, list[bytes]] = {}  # the bytes around the number, by its length
+        self.ack_types = ack_types
+        headers = [encode_header(Header("ack", acks=ack, status="success")) for ack in ack_types]
+        self._endings = [header.removeprefix(_ACK_START) for header in headers]
+        self._parts: dict[int, list[bytes]] = {}  # the bytes around id and number, by their length
 
-    def send(self, outbox: Outbox, sequences: Sequence[bytes]) -> None:
-        """Send successful acks.
+    def frame(
+        self, command_ids: Sequence[bytes], sequences: Sequence[bytes], count: int
+    ) -> list[bytes]:
+        """Return the successful acks of commands, those of each command in one piece.
 
         Args:
-            outbox: the outbox to write to.
-            sequences: the commands' sequence numbers, in digits.
+            command_ids: their command ids, as in their headers; empty where one has none, or if
+                none has one.
+            sequences: their sequence numbers, in digits; likewise.
+            count: the number of commands.
         """
-        frame_parts = self._frame_parts
         acks: list[bytes] = []
-        for digits in sequences:
-            around = frame_parts.get(len(digits))
-            if around is None:
-                around = frame_parts[len(digits)] = self._encode_frame_parts(digits)
-            acks.append(digits.join(around))
-        data, count = b"".join(acks), len(acks) * len(self._ack_types)
-        outbox.traffic.answers.add(count, len(data))
-        outbox.write_batch(data, count)
+        for index in range(count):
+            keys = b',"s":' + sequences[index] if sequences else b""
+            if command_ids and (command_id := command_ids[index]):
+                keys = b',"cid":"' + command_id + b'"' + keys
+            parts = self._parts.get(len(keys))
+            if parts is None:
+                parts = self._parts[len(keys)] = self._frame_parts(len(keys))
+            acks.append(keys.join(parts))
+        return acks
 
-    def _encode_frame_parts(self, digits: bytes) -> list[bytes]:
-        around = [b""]
-        for ack in self._ack_types:
-            header = Header("ack", sequence=int(digits), acks=ack, status="success")
-            left, key, right = frame(encode_header(header)).partition(b',"s":%b' % digits)
-            around[-1] += left + key.removesuffix(digits)
-            around.append(right)
-        return around
+    def _frame_parts(self, length: int) -> list[bytes]:
+        """Return the bytes around the keys of a command, which have this length."""
+        parts = [b""]
+        for ending in self._endings:
+            size = len(_ACK_START) + length + len(ending)
+            parts[-1] += size.to_bytes(4, "big") + _ACK_START
+            parts.append(ending)
+        return parts
 
 
 def wants(header: Header, ack: str) -> bool:
@@ -100,18 +107,24 @@ def acknowledge_late(session: Session, header: Header, problem: RecordStoreError
         session.send(failure(header, "persisted", NOT_STORED, str(problem)))
 
 
-def fail_sequences(session: Session, sequences: Iterable[bytes], detail: str) -> None:
+def fail_sequences(
+    session: Session, sequences: Iterable[bytes], detail: str, command_ids: Iterable[bytes] = ()
+) -> None:
     """Send failures of commands that were executed but may not be on stable storage.
 
     Args:
         session: the connection that sent them.
-        sequences: their sequence numbers, in digits.
+        sequences: their sequence numbers, in digits; empty for none.
         detail: the cause.
+        command_ids: their command ids, empty for none; or nothing if none has one.
     """
-    for digits in sequences:
-        session.send(
-            failure(Header("publish", sequence=int(digits)), "persisted", NOT_STORED, detail)
+    for digits, command_id in zip_longest(sequences, command_ids, fillvalue=b""):
+        header = Header(
+            "publish",
+            command_id=command_id.decode() or None,
+            sequence=int(digits) if digits else None,
         )
+        session.send(failure(header, "persisted", NOT_STORED, detail))
 
 
 def success(header: Header, ack: str, **keys: str | int | None) -> Header:

@@ -91,19 +91,26 @@ def lifetime(expiration: int | None) -> int | None:
 
 
 def plain_target(session: Session, header: Header) -> PublishTarget | None:
-    """Return the target of a publish that requested only delivery, and acks by number.
+    """Return the target of a publish that requested only delivery, and plain acks.
 
     Returns:
         The target; None if it requested more.
     """
-    if not (header.acks is None or _acks_are_plain(header)) or session.engine.log.enabled(
-        "12-0001"
-    ):
+    if not acks_are_plain(session, header) or session.engine.log.enabled("12-0001"):
         return None
     return session.publish_targets.find_target(header.topic or "")
 
 
-def _acks_are_plain(header: Header) -> bool:
+def acks_are_plain(session: Session, header: Header) -> bool:
+    """Return whether the acks of a command follow from its command id and sequence number.
+
+    In the transaction log, only numbers are acknowledged together.
+    """
+    if header.acks is None:
+        return True
+    is_numbered = header.sequence is not None or session.engine.transaction_log is None
     return (
-        header.sequence is not None and header.command_id is None and not wants(header, "received")
+        header.command_id != ""
+        and not wants(header, "received")
+        and (is_numbered or not wants(header, "persisted"))
     )

@@ -7,20 +7,22 @@ messages one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 from amperage.wire.frame_batches import HeaderColumns
 from amperage.wire.header import Header
 from amperage.wire.sequences import numbers_of
-from server.engine.commands.acks import SequencedAcks, fail_sequences
+from server.engine.commands.acks import AckFrames, fail_sequences
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
     PublishHeader,
     PublishHeaderCache,
+    RequestedAcks,
     make_publish_header,
 )
 from server.queues.topic.queue_topic import QueueTopic
@@ -75,16 +77,16 @@ class PublishBatcher:
         self._envelope = None
 
     def cache_header(
-        self, data: bytes, header: Header, topic: PublishTarget, acks: Sequence[str]
+        self, data: bytes, header: Header, topic: PublishTarget, acks: tuple[str, ...]
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
 
         Args:
             data: the bytes of a header that requests nothing but the delivery of its body, with
-                its metadata, and acks with its sequence number.
+                its metadata, and acks with its command id and sequence number.
             header: the decoded header.
             topic: the target of the bodies.
-            acks: the types of ack that it requests; none without a sequence number.
+            acks: the types of ack that it requests.
         """
         self._drop_stale_headers()
         if isinstance(topic, QueueTopic):
@@ -96,7 +98,13 @@ class PublishBatcher:
             is_numbered=header.sequence is not None,
             has_log=self._session.engine.transaction_log is not None,
         )
-        values = (header.sequence, header.correlation_id, header.sow_key, header.expiration)
+        values = (
+            header.sequence,
+            header.correlation_id,
+            header.sow_key,
+            header.expiration,
+            header.command_id,
+        )
         self.header_cache.add_header(data, values, publish)
 
     def publish(
@@ -113,11 +121,11 @@ class PublishBatcher:
         if keys is not None:
             self._publish_interleaved(header, keys, bodies, values)
             return
-        topic, sequences = header.topic, values.sequences
+        topic = header.topic
         if topic.is_journaled:
             self.has_journaled = True
         else:
-            sequences = list(sequences)  # some may wait, and must not retain the read buffer
+            values = _detached(values)
         if values.has_metadata and not (topic.accepts_metadata and len(bodies) > 1):
             refusals = self._publish_one_by_one(header, bodies, values)
         else:
@@ -127,7 +135,8 @@ class PublishBatcher:
                 values, is_recorded=topic.is_journaled, is_delta=header.is_delta
             )
             refusals = topic.publish(bodies, envelope)
-        self._send_acks((header,), sequences, refusals, topic.when_settled, topic.is_journaled)
+        acked = _AckedCommands((header,), values, len(bodies))
+        self._send_acks(acked, refusals, topic.when_settled, is_certain=topic.is_journaled)
 
     def _make_envelope(
         self, values: HeaderColumns, *, is_recorded: bool, is_delta: bool = False
@@ -164,19 +173,22 @@ class PublishBatcher:
         bodies: Sequence[bytes],
         values: HeaderColumns,
     ) -> None:
-        """Publish messages to several topics; see `PublishHeader.interleave_key`."""
-        cache, sequences = self.header_cache, values.sequences
+        """Publish messages to several topics; see `PublishHeader.can_interleave`."""
+        cache = self.header_cache
         distinct_keys = [*dict.fromkeys(keys)]
+        are_alike = len({cache.headers[key].acks for key in distinct_keys}) == 1
+        headers = (header,) if are_alike else [cache.headers[key] for key in keys]
         if cache.only_deliver and not values.has_metadata:  # a delta is a message like any other
             topics = cast("Sequence[Topic]", cache.topics)
             envelope = self._make_envelope(values, is_recorded=False)
             self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
-            self._send_acks((header,), sequences, (), header.topic.when_settled, True)
+            acked = _AckedCommands(headers, values, len(bodies))
+            self._send_acks(acked, (), header.topic.when_settled, is_certain=True)
             return
         targets = cast("Sequence[PlainTarget]", cache.topics)
         publishes = InterleavedPublishes(targets, distinct_keys, keys, bodies)
         if not publishes.is_logged:
-            sequences = list(sequences)  # as in `publish`
+            values = _detached(values)  # as in `publish`
         envelope = self._make_envelope(values, is_recorded=publishes.is_logged)
         delta_keys = {key for key in distinct_keys if cache.headers[key].is_delta}
         if delta_keys:
@@ -185,14 +197,11 @@ class PublishBatcher:
         if publishes.prepare(self._delivery, envelope):
             self.has_journaled |= publishes.is_logged
             refusals = publishes.publish(self._delivery)
-            headers = [cache.headers[key] for key in keys] if refusals else (header,)
-            self._send_acks(
-                headers,
-                sequences,
-                refusals,
-                publishes.settled(),
-                not publishes.has_unlogged_records,
-            )
+            if refusals:
+                headers = [cache.headers[key] for key in keys]
+            acked = _AckedCommands(headers, values, len(bodies))
+            is_certain = not publishes.has_unlogged_records
+            self._send_acks(acked, refusals, publishes.settled(), is_certain=is_certain)
             return
         for start, end, key in uniform_ranges(keys, 0, len(keys)):
             self.publish(cache.headers[key], None, bodies[start:end], values.part(start, end))
@@ -214,76 +223,100 @@ class PublishBatcher:
 
     def _send_acks(
         self,
-        headers: Sequence[PublishHeader],
-        sequences: Sequence[bytes],
+        commands: _AckedCommands,
         refusals: Sequence[MessageRefusal],
         when_settled: DurabilityWait,
+        *,
         is_certain: bool,
     ) -> None:
         """Acknowledge the messages of a batch, and refuse those that have been refused.
 
         Args:
-            headers: the meaning of each header, or the one that all have.
-            sequences: the numbers of the messages, if these are used.
+            commands: their commands.
             refusals: the refused messages.
             when_settled: calls back when the others are stored.
             is_certain: whether it never reports a problem.
         """
-        session, header = self._session, headers[0]
-        trailing = sequences
+        session = self._session
+        first = 0  # of those that may have to wait
         if refusals:
-            sequences, trailing = self._refuse_messages(headers, refusals, sequences, when_settled)
-        if header.immediate_acks is not None:
-            header.immediate_acks.send(session.outbox, sequences)
-        if header.conflates_acks and trailing:
+            commands, first = self._refuse_messages(commands, refusals, when_settled)
+        frames: list[bytes] = []
+        count = 0
+        conflated: Sequence[bytes] = ()
+        deferred: list[tuple[AckFrames, _AckedCommands]] = []
+        for acks, start, end in commands.ranges():
+            own = commands.part(start, end)
+            if acks.immediate is not None:
+                frames += own.frame(acks.immediate)
+                count += own.count * len(acks.immediate.ack_types)
+            if acks.are_conflated and end > first:
+                numbers = own.sequences[max(0, first - start) :]
+                conflated = [*conflated, *numbers] if conflated else numbers
+            elif acks.deferred is not None:
+                deferred.append((acks.deferred, own))
+        if count:
+            session.send_frames(b"".join(frames), count)
+        if conflated:
             session.persisted_acks.acknowledge_sequences(
-                trailing, when_settled, is_certain=is_certain
+                conflated, when_settled, is_certain=is_certain
             )
-        elif header.deferred_acks is not None and sequences:
-            when_settled(partial(self._send_deferred_acks, header.deferred_acks, sequences))
+        if deferred:
+            when_settled(partial(self._send_deferred_acks, deferred))
 
     def _refuse_messages(
         self,
-        headers: Sequence[PublishHeader],
+        commands: _AckedCommands,
         refusals: Iterable[MessageRefusal],
-        sequences: Sequence[bytes],
         when_settled: DurabilityWait,
-    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    ) -> tuple[_AckedCommands, int]:
         """Send failures for the refused messages of a batch.
 
         Returns:
-            The sequence numbers of the others, and those behind the last one refused.
+            The other commands, and the position among them behind the last one refused.
         """
-        accepted: list[bytes] = []
+        accepted: list[int] = []
         begin = 0
         for refusal in refusals:
-            refused = headers[refusal.position if len(headers) > 1 else 0]
-            before = list(sequences[begin : refusal.position])
-            accepted += before
-            begin = refusal.position + 1
-            if refused.conflates_acks and before:  # a duplicate is reported behind them
+            position = refusal.position
+            refused = commands.header_at(position)
+            before = [
+                commands.sequences[row]
+                for row in range(begin, position)
+                if commands.header_at(row).acks.are_conflated
+            ]
+            accepted += range(begin, position)
+            begin = position + 1
+            if refused.acks.are_conflated and before:  # a duplicate is reported behind them
                 self._session.persisted_acks.acknowledge_sequences(before, when_settled)
+            ids, sequences = commands.command_ids, commands.sequences
             header = Header(
                 command=refused.command,
+                command_id=(ids[position].decode() or None) if ids else None,
                 topic=refused.topic.name,
-                acks=",".join(refused.ack_types) or None,
-                sequence=int(sequences[refusal.position]) if sequences else None,
+                acks=",".join(refused.acks.types) or None,
+                sequence=int(sequences[position]) if sequences else None,
             )
             refuse(self._session, header, refusal.reason, refusal.detail)
-        trailing = sequences[begin:]
-        return [*accepted, *trailing], trailing
+        first = len(accepted)
+        accepted += range(begin, commands.count)
+        return commands.select(accepted), first
 
     def _send_deferred_acks(
-        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: RecordStoreError | None
+        self,
+        deferred: Iterable[tuple[AckFrames, _AckedCommands]],
+        problem: RecordStoreError | None,
     ) -> None:
         """Send acks that waited for stable storage, unless the peer has disconnected meanwhile."""
         session = self._session
         if not session.is_open:
             return
-        if problem is None:
-            acks.send(session.outbox, sequences)
-        else:
-            fail_sequences(session, sequences, str(problem))
+        for acks, commands in deferred:
+            if problem is None:
+                session.send_frames(b"".join(commands.frame(acks)), commands.count)
+            else:
+                sequences = commands.sequences or [b""] * commands.count
+                fail_sequences(session, sequences, str(problem), commands.command_ids)
 
     def _drop_stale_headers(self) -> None:
         """Forget all headers if the registry has dropped topics, as they have no subscribers."""
@@ -291,3 +324,62 @@ class PublishBatcher:
         if self._topics_generation != generation:
             self._topics_generation = generation
             self.header_cache.clear()
+
+
+class _AckedCommands:
+    """The commands of a batch, as their acks need them.
+
+    Args:
+        headers: the meaning of the header of each, or of all if these request the same acks.
+        values: the values of their headers.
+        count: the number of commands.
+    """
+
+    __slots__ = ("_headers", "command_ids", "count", "sequences")
+
+    def __init__(
+        self, headers: Sequence[PublishHeader], values: HeaderColumns, count: int
+    ) -> None:
+        self._headers = headers
+        self.sequences = values.sequences
+        self.command_ids = values.command_ids
+        self.count = count
+
+    def header_at(self, position: int) -> PublishHeader:
+        """Return the meaning of a header."""
+        return self._headers[position if len(self._headers) > 1 else 0]
+
+    def ranges(self) -> Iterator[tuple[RequestedAcks, int, int]]:
+        """Yield the acks that consecutive commands request: acks, begin, end."""
+        if len(self._headers) == 1:
+            yield self._headers[0].acks, 0, self.count
+            return
+        end = 0
+        for acks, alike in groupby([header.acks for header in self._headers]):
+            start, end = end, end + len([*alike])
+            yield acks, start, end
+
+    def part(self, start: int, end: int) -> _AckedCommands:
+        """Return consecutive commands."""
+        if not start and end == self.count:
+            return self
+        return self.select(range(start, end))
+
+    def select(self, rows: Sequence[int]) -> _AckedCommands:
+        """Return some of the commands."""
+        headers = self._headers
+        values = HeaderColumns(
+            [self.sequences[row] for row in rows] if self.sequences else (),
+            command_ids=[self.command_ids[row] for row in rows] if self.command_ids else (),
+        )
+        own = [headers[row] for row in rows] if len(headers) > 1 else headers
+        return _AckedCommands(own, values, len(rows))
+
+    def frame(self, acks: AckFrames) -> list[bytes]:
+        """Return their successful acks."""
+        return acks.frame(self.command_ids, self.sequences, self.count)
+
+
+def _detached(values: HeaderColumns) -> HeaderColumns:
+    """Return values that do not retain the read buffer, as acks may wait."""
+    return HeaderColumns(*map(list, values))

@@ -1,22 +1,22 @@
 """The cache of headers of publishes without options.
 
 Most publishers send a few headers over and over, or headers that differ only by the values of a
-message: its sequence number, correlation id, SOW key and lifetime. A header that requests nothing
-but "publish to this topic" (and "acknowledge it") is remembered. Consecutive frames with such
-headers form a batch, which goes to the topic in one call. Frames to several topics form a batch as
-well, if they request the same acks.
+message: its sequence number, correlation id, SOW key, lifetime and command id. A header that
+requests nothing but "publish to this topic" (and "acknowledge it") is remembered. Consecutive
+frames with such headers form a batch, which goes to the topic in one call. Frames to several topics
+form a batch as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
-from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.frame_batches import HeaderColumns
-from server.engine.commands.acks import SequencedAcks
+from server.engine.commands.acks import AckFrames
 from server.engine.commands.publish_target import PublishTarget
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.sow_topic import SowTopic
@@ -33,30 +33,55 @@ _MAX_REMEMBERED_LENGTH: Final = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RequestedAcks:
+    """The acks that a header requests; one object for all headers that request the same.
+
+    Attributes:
+        types: their types.
+        immediate: frames those that can be sent at once, None if there are none.
+        deferred: frames those that wait until messages are on stable storage, None if there are
+            none.
+        are_conflated: whether these are conflated instead, see `PersistedAcks`.
+    """
+
+    types: Sequence[str]
+    immediate: AckFrames | None
+    deferred: AckFrames | None
+    are_conflated: bool
+
+
+@lru_cache(maxsize=64)
+def _requested_acks(
+    types: tuple[str, ...], *, waits: bool, are_conflated: bool
+) -> RequestedAcks:
+    """Return the acks of some types, of which `persisted` waits, and is conflated, or not."""
+    late = ("persisted",) if waits and "persisted" in types else ()
+    prompt = tuple([one for one in types if one not in late])
+    return RequestedAcks(
+        types,
+        AckFrames(prompt) if prompt else None,
+        AckFrames(late) if late and not are_conflated else None,
+        are_conflated,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PublishHeader:
     """The meaning of a remembered header.
 
     Attributes:
         topic: the target of bodies with this header.
         command: publish or delta_publish.
-        ack_types: the types of ack that it requests.
-        immediate_acks: writes those that can be sent at once, None if there are none.
-        deferred_acks: writes those that wait until messages are on stable storage, None if there
-            are none.
-        conflates_acks: whether these are conflated instead, see `PersistedAcks`.
+        acks: the acks that it requests.
         uses_sequences: whether the numbers of messages are used.
-        interleave_key: the same object for headers of messages that may be in one batch; None if
-            they are to be in batches of their own.
+        can_interleave: whether messages may be in one batch with those to other topics.
     """
 
     topic: PublishTarget
     command: str
-    ack_types: Sequence[str]
-    immediate_acks: SequencedAcks | None
-    deferred_acks: SequencedAcks | None
-    conflates_acks: bool
+    acks: RequestedAcks
     uses_sequences: bool
-    interleave_key: str | None
+    can_interleave: bool
 
     @property
     def is_delta(self) -> bool:
@@ -67,7 +92,7 @@ class PublishHeader:
 def make_publish_header(
     topic: PublishTarget,
     command: str,
-    acks: Sequence[str],
+    acks: tuple[str, ...],
     *,
     is_numbered: bool,
     has_log: bool,
@@ -82,24 +107,17 @@ def make_publish_header(
         has_log: whether there is a transaction log, where `persisted` acks are conflated.
     """
     conflates = "persisted" in acks and has_log
-    late = [ack for ack in acks if ack == "persisted" and (topic.is_persistent or conflates)]
-    prompt = [ack for ack in acks if ack not in late]
     can_interleave = isinstance(topic, JournaledTopic | JournaledSowTopic) or type(topic) in (
         SowTopic,
         Topic,
     )
     has_use = bool(acks) or (has_log if can_interleave else topic.is_journaled)
-    uses_sequences = is_numbered and has_use
-    key = f"{','.join(acks)} {len(late)} {uses_sequences}"
     return PublishHeader(
         topic,
         command,
-        acks,
-        SequencedAcks(prompt) if prompt else None,
-        SequencedAcks(late) if late and not conflates else None,
-        conflates,
-        uses_sequences,
-        intern(key) if can_interleave else None,
+        _requested_acks(acks, waits=topic.is_persistent or conflates, are_conflated=conflates),
+        is_numbered and has_use,
+        can_interleave,
     )
 
 
@@ -186,7 +204,7 @@ class PublishHeaderCache:
         last_key = -1
         keys: list[int] = []  # of each header, if they differ
         bodies: list[bytes] = []
-        rows: list[tuple[int, bytes, bytes, bytes, bytes]] = []
+        rows: list[tuple[int, bytes, bytes, bytes, bytes, bytes]] = []
         for header, body in frames:
             row = find(header)
             key = row[0]
@@ -237,7 +255,7 @@ def _used_values(
 
 
 def _columns(
-    header: PublishHeader, rows: Sequence[tuple[int, bytes, bytes, bytes, bytes]]
+    header: PublishHeader, rows: Sequence[tuple[int, bytes, bytes, bytes, bytes, bytes]]
 ) -> HeaderColumns:
     """Return the values of messages that have been found one by one."""
     _, *columns = zip(*rows, strict=True)
@@ -246,7 +264,12 @@ def _columns(
 
 def _can_interleave(first: PublishHeader, second: PublishHeader) -> bool:
     """Return whether messages with two headers may be in one batch."""
-    return first.interleave_key is not None and first.interleave_key is second.interleave_key
+    return _batch_kind(first) > 0 and _batch_kind(first) == _batch_kind(second)
+
+
+def _batch_kind(header: PublishHeader) -> int:
+    """Return a number that headers share if their messages may be in one batch; 0 if none may."""
+    return 1 + header.uses_sequences if header.can_interleave else 0
 
 
 def _interleaved_ranges(
@@ -256,12 +279,12 @@ def _interleaved_ranges(
     if isinstance(keys, int):
         yield 0, count, None
         return
-    kinds = {headers[key].interleave_key for key in set(keys)}
-    if len(kinds) == 1 and None not in kinds:
+    kinds = {_batch_kind(headers[key]) for key in set(keys)}
+    if len(kinds) == 1 and 0 not in kinds:
         yield 0, count, keys
         return
     start = 0
-    for _, rows in groupby(keys, lambda key: headers[key].interleave_key or key):
+    for _, rows in groupby(keys, lambda key: _batch_kind(headers[key]) or -key):
         some = [*rows]
         yield start, start + len(some), some if some.count(some[0]) < len(some) else None
         start += len(some)
