@@ -2,10 +2,10 @@
 
 The fastest form creates no object for a body or a value: bodies are passed joined, and become
 columns in their memory layout: that is what a `column_reader` does. A `bulk_extractor` reads many
-bodies faster than one by one, and a `bulk_decider` decides filters in this way. A type that
-supports all of it is a `BulkMessageType`. `MessageType` has none of them, so that types from
-libraries need not have them. For any bodies, their results agree with the values that the type's
-`extractor` reads.
+bodies faster than one by one, a `bulk_decider` decides filters in this way, and a `bulk_selector`
+applies a select list. A type that supports all of it is a `BulkMessageType`. `MessageType` has none
+of them, so that types from libraries need not have them. For any bodies, their results agree with
+the values that the type's `extractor` reads.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from server.message_types.base import MessageType, Value
 from server.message_types.paths import Path
+from server.message_types.select_list import FieldSelection
 
 BulkExtractor: TypeAlias = Callable[[Sequence[bytes]], Sequence[Sequence[Value]]]
 """Reads bodies, at least one: for each path the values of all. Never raises."""
@@ -89,6 +90,11 @@ its end, and the filters as bits, the first one as the lowest; UNDECIDED if that
 Bodies that no filter matches are left out. Never raises."""
 
 
+BulkSelector: TypeAlias = Callable[[Sequence[bytes]], Sequence[bytes | None]]
+"""Applies a select list to bodies; None for a body that is left to `MessageType.select`. Never
+raises."""
+
+
 MAX_BULK_FILTERS: Final = 60
 """Maximum number of filters that are decided together."""
 
@@ -114,6 +120,9 @@ class BulkMessageType(Protocol):
             None if bodies are better decided one by one.
         """
 
+    def bulk_selector(self, selection: FieldSelection) -> BulkSelector:
+        """Compile a function that applies a select list; see `MessageType.select`."""
+
 
 def bulk_extractor(message_type: MessageType, paths: Sequence[Path]) -> BulkExtractor:
     """Compile a function that reads `paths` from many bodies of a type."""
@@ -121,3 +130,10 @@ def bulk_extractor(message_type: MessageType, paths: Sequence[Path]) -> BulkExtr
         return message_type.bulk_extractor(paths)
     extract = message_type.extractor(paths)
     return lambda bodies: list(zip(*map(extract, bodies), strict=True))
+
+
+def bulk_selector(message_type: MessageType, selection: FieldSelection) -> BulkSelector | None:
+    """Compile a function that applies a select list to many bodies; None if a type has none."""
+    if isinstance(message_type, BulkMessageType):
+        return message_type.bulk_selector(selection)
+    return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 import simdjson
 
+from amperage.wire.header import is_plain_text
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bulk import RawColumn
 from server.message_types.json_read import (
@@ -22,6 +23,7 @@ from server.message_types.json_read import (
     last_wins_extractor,
 )
 from server.message_types.json_scan import split_members
+from server.message_types.json_select import MemberSelector
 from server.message_types.path_tree import MAX_DEPTH
 from server.message_types.raw_trees import RawTreeType
 from server.util.encoding import text_to_bytes
@@ -30,11 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, FieldValue, Value
-    from server.message_types.bulk import BulkDecider, BulkExtractor, ColumnReader, LiteralTest
+    from server.message_types.bulk import (
+        BulkDecider,
+        BulkExtractor,
+        BulkSelector,
+        ColumnReader,
+        LiteralTest,
+    )
     from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
+    from server.message_types.select_list import FieldSelection
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -78,6 +87,16 @@ class JsonType(RawTreeType):
             return None
         read_columns = first_wins_reader(paths).read_columns
         return lambda joined, count: [RawColumn(*parts) for parts in read_columns(joined, count)]
+
+    def bulk_selector(self, selection: FieldSelection) -> BulkSelector:
+        """Compile a selector, see `BulkMessageType.bulk_selector`."""
+        names_members = not selection.include and all(
+            rule.include and not rule.children and is_plain_text(name)
+            for name, rule in selection.children.items()
+        )
+        if self._first_wins and names_members:
+            return MemberSelector([name.encode() for name in selection.children]).select_all
+        return lambda bodies: [None] * len(bodies)
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""

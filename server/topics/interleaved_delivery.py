@@ -5,7 +5,7 @@ The topic of a message is given by its key, an index in a list of topics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from amperage.wire.frame_slices import HeaderParts, framed_by_key
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from server.topics.sow_topic import SowTopic
     from server.topics.subscriptions.delivery.delivery import DirectDelivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.presentation import Presentation
     from server.topics.subscriptions.delivery.record_delivery import OutboxRecordFramer
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic import Topic
@@ -26,21 +27,22 @@ class InterleavedDelivery:
     """Delivers messages of several topics to their subscribers.
 
     Connections that get every message of a topic get those of all topics in one write, those that
-    have become records, too. The parts of
-    headers are prepared for each connection and topic. They are valid as long as a topic has the
-    same deliveries, of which it makes a new list when subscriptions change.
+    have become records, too. Select lists are applied to all messages of a connection before that.
+    The parts of headers are prepared for each connection and topic. They are valid as long as a
+    topic has the same deliveries, of which it makes a new list when subscriptions change.
 
     Subscriptions by regular expressions give many topics the same subscriptions with filters. These
     are decided once for the messages of all of them.
     """
 
-    __slots__ = ("_deliveries", "_filtered", "_header_keys", "_parts", "_topics")
+    __slots__ = ("_deliveries", "_filtered", "_forms", "_header_keys", "_parts", "_topics")
 
     def __init__(self) -> None:
         self._topics: Sequence[Topic | SowTopic] = ()  # those that the keys are of
         self._deliveries: dict[int, PlainDeliveries] = {}  # by key
         self._filtered: dict[int, Sequence[Subscription] | None] = {}  # likewise, with filters
         self._parts: dict[FrameWriter, HeaderParts] = {}  # by connection
+        self._forms: dict[FrameWriter, dict[int, Presentation]] = {}  # if bodies change, by key
         self._header_keys = b""  # the keys that envelopes add to headers
 
     def deliver(
@@ -77,6 +79,7 @@ class InterleavedDelivery:
             self._deliveries.clear()
             self._filtered.clear()
             self._parts.clear()
+            self._forms.clear()
             self._topics, self._header_keys = topics, envelope.header_keys
         return self._prepare(topics, distinct_keys)
 
@@ -100,8 +103,10 @@ class InterleavedDelivery:
         timestamp = envelope.timestamp_key
         publisher, numbers = envelope.bookmark_publisher, envelope.numbers
         for outbox, parts in self._parts.items():
+            forms = self._forms.get(outbox)
+            presented = _present_bodies(forms, keys, bodies) if forms else bodies
             frames, count = framed_by_key(
-                bodies, keys, parts, sow_keys, timestamp, publisher, numbers
+                presented, keys, parts, sow_keys, timestamp, publisher, numbers
             )
             if count:
                 outbox.write_batch(frames, count)
@@ -156,11 +161,15 @@ class InterleavedDelivery:
         for delivery in self._deliveries.get(key, ()):
             parts = self._parts[delivery.outbox]
             parts.discard(key)
+            self._forms.get(delivery.outbox, {}).pop(key, None)
             if not len(parts):
                 del self._parts[delivery.outbox]
+                self._forms.pop(delivery.outbox, None)
         for delivery in deliveries:
             parts = self._parts.setdefault(delivery.outbox, HeaderParts())
             presentation = delivery.presentation
+            if presentation.changes_bodies:
+                self._forms.setdefault(delivery.outbox, {})[key] = presentation
             parts.set(
                 key,
                 delivery.header_start,
@@ -171,3 +180,22 @@ class InterleavedDelivery:
                 has_bookmark=presentation.has_bookmark,
             )
         self._deliveries[key] = deliveries
+
+
+def _present_bodies(
+    forms: Mapping[int, Presentation], keys: Sequence[int], bodies: Sequence[bytes]
+) -> list[bytes]:
+    """Return bodies in the form in which a connection gets the messages with their keys."""
+    rows_by_form: dict[int, list[int]] = {}
+    by_id: dict[int, Presentation] = {}
+    for row, key in enumerate(keys):
+        form = forms.get(key)
+        if form is not None:
+            by_id[id(form)] = form
+            rows_by_form.setdefault(id(form), []).append(row)
+    presented = [*bodies]
+    for number, rows in rows_by_form.items():
+        selected = by_id[number].present_bodies([presented[row] for row in rows])
+        for row, body in zip(rows, selected, strict=True):
+            presented[row] = body
+    return presented

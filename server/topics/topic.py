@@ -129,7 +129,7 @@ class Topic(SubscriberSet):
             self.deliver_filtered(bodies, envelope)
 
     def plain_deliveries(self) -> Sequence[DirectDelivery] | None:
-        """Return the deliveries of every message, if bodies are sent verbatim.
+        """Return the deliveries of every message, if they frame verbatim or selected bodies.
 
         Returns:
             Those to connections without a filter, in a list that is another one when subscriptions
@@ -336,7 +336,7 @@ class Topic(SubscriberSet):
         plain = [
             one
             for one, _ in recipients
-            if isinstance(one, DirectDelivery) and not one.presentation.changes_bodies
+            if isinstance(one, DirectDelivery) and one.presentation.never_raises
         ]
         is_plain = len(plain) == len(recipients) and _are_apart(recipients)
         self._plain_deliveries = plain if is_plain else None

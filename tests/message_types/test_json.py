@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from server.expressions.backends.columns import Column, column_of, column_of_raw
 from server.message_types.base import BodyError, MessageTypeError, Value
-from server.message_types.bulk import BulkMessageType, bulk_extractor, join
+from server.message_types.bulk import BulkMessageType, bulk_extractor, bulk_selector, join
 from server.message_types.json_read import scanning_extractor
 from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
@@ -393,6 +393,49 @@ def test_differ(previous: bytes, current: bytes, difference: bytes | None) -> No
 )
 def test_select(selection: str, selected: bytes) -> None:
     assert FIRST.select(ORDER, parse_selection(selection)) == selected
+
+
+SELECTIONS = ["-/,+/a", "-/,+/id,+/a,+/c", "-/", "-/,+/a/b", "-/a", "+/", "-/,+[/\u00fc],+/b"]
+
+
+@given(
+    st.lists(damaged(DOCUMENTS.map(texts)) | DOCUMENTS.map(texts) | members | patchwork),
+    st.sampled_from(SELECTIONS),
+)
+def test_selecting_from_many_bodies_at_once_is_as_from_one(
+    bodies: list[bytes], selection: str
+) -> None:
+    for kind in (FIRST, LAST):
+        parsed = parse_selection(selection)
+        selector = bulk_selector(kind, parsed)
+        assert selector is not None
+        for body, selected in zip(bodies, selector(bodies), strict=True):
+            assert selected is None or selected == kind.select(body, parsed)
+
+
+@pytest.mark.parametrize(
+    ("body", "selected"),
+    [
+        (ORDER, b'{"id":7,"note":null,"tags":["a", "b"]}'),
+        (b' {"tags" : [1, {"x":{}}], "t":{"id":[[-0.5e3]]},"id":"\\"" } ',
+         b'{"tags":[1, {"x":{}}],"id":"\\""}'),
+        (b"{}", b"{}"),
+        (b'{"idx":1}', b"{}"),
+        (b'{"id":1,"id":2}', None),
+        (b'{"id":{}}', None),
+        (b'{"i\\u0064":1}', None),
+        (b'{"x":01}', None),
+        (b'{"x":1', None),
+        (b'{"x":[1,]}', None),
+        (b'{"x":1}}', None),
+        (b"[]", None),
+        (b'{"x":%b1%b}' % (b"[" * 16, b"]" * 16), None),
+    ],
+)  # fmt: skip
+def test_members_of_plain_bodies_are_selected_in_c(body: bytes, selected: bytes | None) -> None:
+    selector = bulk_selector(FIRST, parse_selection("-/,+/id,+/note,+/tags"))
+    assert selector is not None
+    assert selector([body, body]) == [selected, selected]
 
 
 def test_update_sets_fields_and_leaves_the_others() -> None:

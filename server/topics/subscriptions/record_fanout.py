@@ -316,7 +316,7 @@ class RecordFanout(SubscriberSet):
             start = end
 
     def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
-        """Return the deliveries of every record, if bodies are sent verbatim.
+        """Return the deliveries of every record, if they frame verbatim or selected bodies.
 
         See `Topic.plain_deliveries`.
         """
@@ -383,7 +383,7 @@ class RecordFanout(SubscriberSet):
             for delivery, _ in recipients
             if isinstance(delivery, FullRecordDelivery)
             and isinstance(delivery.framer, OutboxRecordFramer)
-            and not delivery.framer.presentation.changes_bodies
+            and delivery.framer.presentation.never_raises
         ]
         is_plain = len(plain) == len(recipients) == len({framer.outbox for framer in plain})
         self._plain_framers = plain if is_plain else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from amperage.wire.header import json_text
 from server.message_types.base import BodyError, MessageType
+from server.message_types.bulk import bulk_selector
 from server.message_types.select_list import FieldSelection
 
 if TYPE_CHECKING:
@@ -17,22 +18,44 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.message_batch import MessageBatch
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SelectList:
     """The fields that a subscriber gets of each message.
 
-    Attributes:
+    Args:
         text: the list as sent, which identifies it.
         selection: its parsed form.
         message_type: parses bodies.
         is_entitlement: whether it is an entitlement: a body that cannot be parsed is then replaced
             by an empty one; otherwise it is sent unchanged.
+
+    Attributes:
+        text: see above.
+        never_raises: whether no body can raise an error, as those of libraries can.
     """
 
-    text: str
-    selection: FieldSelection
-    message_type: MessageType
-    is_entitlement: bool = False
+    __slots__ = (
+        "_is_entitlement",
+        "_message_type",
+        "_select_all",
+        "_selection",
+        "never_raises",
+        "text",
+    )
+
+    def __init__(
+        self,
+        text: str,
+        selection: FieldSelection,
+        message_type: MessageType,
+        *,
+        is_entitlement: bool = False,
+    ) -> None:
+        self.text = text
+        self._selection = selection
+        self._message_type = message_type
+        self._is_entitlement = is_entitlement
+        self._select_all = bulk_selector(message_type, selection)
+        self.never_raises = self._select_all is not None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SelectList) and self.text == other.text
@@ -43,9 +66,18 @@ class SelectList:
     def apply(self, body: bytes) -> bytes:
         """Return a body reduced to the fields of the list."""
         try:
-            return self.message_type.select(body, self.selection)
+            return self._message_type.select(body, self._selection)
         except BodyError:
-            return b"" if self.is_entitlement else body
+            return b"" if self._is_entitlement else body
+
+    def apply_all(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
+        """Return bodies reduced to the fields of the list."""
+        if self._select_all is None:
+            return [self.apply(body) for body in bodies]
+        return [
+            self.apply(body) if selected is None else selected
+            for body, selected in zip(bodies, self._select_all(bodies), strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +118,12 @@ class Presentation:
         return self.select is not None or self.permitted is not None
 
     @property
+    def never_raises(self) -> bool:
+        """True if no body can raise an error in `present_bodies`."""
+        lists = self.permitted, self.select
+        return self.pretty is None and all(one is None or one.never_raises for one in lists)
+
+    @property
     def has_optional_keys(self) -> bool:
         """True if headers have more keys than the publisher's options of a message."""
         return self.has_timestamp or self.has_bookmark
@@ -115,7 +153,11 @@ class Presentation:
 
     def present_bodies(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
         """Return bodies in the subscriber's form."""
-        return [self.format_body(self.select_fields(body)) for body in bodies]
+        if self.permitted is not None:
+            bodies = self.permitted.apply_all(bodies)
+        if self.select is not None:
+            bodies = self.select.apply_all(bodies)
+        return bodies if self.pretty is None else [self.pretty(body) for body in bodies]
 
     def select_fields(self, body: bytes) -> bytes:
         """Return the selected and permitted fields of a body."""
