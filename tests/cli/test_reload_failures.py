@@ -20,6 +20,7 @@ from server.app.reload.reloadable_part import (
     ReloadIncompleteError,
 )
 from server.app.wiring.drain import DrainError, InstanceDrain
+from server.app.wiring.source_files import SourceFileWatch
 from server.app.wiring.transport_table import TransportTable
 from server.engine.internal_client import InternalClient
 from server.process.file_watch import FileWatch
@@ -76,7 +77,8 @@ def reload_of(directory: Path, log: RecordingLog, *parts: Part) -> Configuration
     running = read_configuration(configuration(directory, LIMITS), {})
     configuration(directory, LIMITS.replace("10", "20"))
     assert running.spec is not None
-    return ConfigurationReload(running, {}, log, parts, ConfigurationText("", running.spec))
+    files = SourceFileWatch(FileWatch(log), {}, log)
+    return ConfigurationReload(running, {}, log, parts, ConfigurationText("", running.spec), files)
 
 
 def test_a_part_that_fails_keeps_no_other_from_being_applied(tmp_path: Path) -> None:
@@ -123,3 +125,14 @@ def test_no_drain_begins_during_a_reload_and_no_reload_during_a_drain(tmp_path: 
         drain.close()
 
     asyncio.run(run())
+
+
+def test_a_part_that_cannot_be_discarded_keeps_no_other_prepared(tmp_path: Path) -> None:
+    parts = Part("discard"), Part(), Part("prepare")
+    with pytest.raises(LookupError):
+        asyncio.run(reload_of(tmp_path, RecordingLog(), *parts).apply())
+    assert [part.done for part in parts] == [
+        ["prepare", "discard"],
+        ["prepare", "discard"],
+        ["prepare"],
+    ]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CONSOLE: Final = "console"
 """The first segment of all paths of the console."""
+SQL_PATH: Final = (CONSOLE, "sql")
+"""The path for statements of SQL."""
 
 STATIC: Final = Path(__file__).parent / "static"
 

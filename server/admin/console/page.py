@@ -25,7 +25,7 @@ class ConsolePage:
     Args:
         name: the instance's name.
         base: the path of its files.
-        queries: the transport for queries, if there is one.
+        queries: returns the transport for queries of the moment; None if there is none.
         mesh_addresses: returns the current addresses of other instances, which the page may query.
     """
 
@@ -33,21 +33,22 @@ class ConsolePage:
         self,
         name: str,
         base: str,
-        queries: QueryTransport | None,
+        queries: Callable[[], QueryTransport | None],
         mesh_addresses: Callable[[], Sequence[str]],
     ) -> None:
         text = (STATIC / "index.html").read_text()
-        sql = f"__sql={'false' if queries is None else 'true'}"
-        self._text = _fill_placeholders(text, {"name": name, "base": base, "sql": sql})
+        self._text = _fill_placeholders(text, {"name": name, "base": base})
         self._queries = queries
         self._mesh_addresses = mesh_addresses
 
     async def handle_request(self, request: HttpRequest, _requester: Requester) -> HttpResponse:
         """Return the page, with its Content-Security-Policy."""
         mesh = [address for address in self._mesh_addresses() if is_source(_origin(address))]
-        text = _fill_placeholders(self._text, {"mesh": " ".join(mesh)})
-        queries = [] if self._queries is None else self._queries.csp_sources(request)
-        policy_header = ("Content-Security-Policy", policy([*queries, *map(_origin, mesh)]))
+        queries = self._queries()
+        sql = f"__sql={'false' if queries is None else 'true'}"
+        text = _fill_placeholders(self._text, {"mesh": " ".join(mesh), "sql": sql})
+        sources = [] if queries is None else queries.csp_sources(request)
+        policy_header = ("Content-Security-Policy", policy([*sources, *map(_origin, mesh)]))
         return HttpResponse(
             HttpDocument(text.encode(errors="replace"), HTML), headers=[policy_header]
         )

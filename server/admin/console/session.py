@@ -9,6 +9,8 @@ from server.admin.console.assets import CONSOLE
 from server.admin.http.messages import HttpRequest, HttpResponse, json_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.access import AccessControl, Requester
     from server.admin.console.queries import QueryTransport
@@ -38,8 +40,8 @@ class SessionPage:
         spec: the instance's description.
         admin: that of the admin interface.
         base: the path of the page's files; the page compares it, to detect another version.
-        queries: the transport for queries, if there is one.
-        sql: the transport for SQL.
+        queries: returns the transport for queries of the moment; None if there is none.
+        sql: returns the transport for SQL of the moment.
         access: decides which paths a requester may read.
     """
 
@@ -48,8 +50,8 @@ class SessionPage:
         spec: InstanceSpec,
         admin: AdminSpec,
         base: str,
-        queries: QueryTransport | None,
-        sql: SqlOffer,
+        queries: Callable[[], QueryTransport | None],
+        sql: Callable[[], SqlOffer],
         access: AccessControl,
     ) -> None:
         self._static_data = {
@@ -60,9 +62,8 @@ class SessionPage:
             "version": VERSION,
             "interval": admin.interval // _MILLISECOND,
             "base": base,
-            "sql": sql.transport,
-            "sql_refusal": sql.refusal,
         }
+        self._sql = sql
         self._queries = queries
         self._access = access
 
@@ -83,12 +84,15 @@ class SessionPage:
             HttpError: the requester may not read this path.
         """
         await self._access.require_access(requester, f"/{CONSOLE}/session")
+        queries, sql = self._queries(), self._sql()
         return json_response(
             {
                 **self._static_data,
                 "user": requester.user,
                 "is_asked": self._access.has_entitlement,
-                "queries": None if self._queries is None else self._queries.url(request),
+                "queries": None if queries is None else queries.url(request),
+                "sql": sql.transport,
+                "sql_refusal": sql.refusal,
             }
         )
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from server.admin.console.assets import CONSOLE
+from server.admin.console.assets import SQL_PATH
 from server.admin.http.limits import SEND_CHUNK_SIZE
 from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse
 from server.sql.local_client import LocalClient, LocalConnectionLostError, LocalLogonError
@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from server.admin.engine_calls import EngineCalls
     from server.sql.local_client import LocalSqlTransport
 
-PATH: Final = (CONSOLE, "sql")
-MORE: Final = "more"
-CANCEL: Final = "cancel"
+_MORE: Final = "more"
+_CANCEL: Final = "cancel"
 
 MAX_STATEMENTS: Final = 20
 """Statements at a time, of all requesters together."""
@@ -119,11 +118,13 @@ class _RunningStatement:
 
     Attributes:
         user: the user that executes it.
+        transport: the transport that executes it.
         more_requested: set when the requester asks for more rows.
         cancel_key: the key that cancels it; None until it begins.
     """
 
     user: str
+    transport: LocalSqlTransport
     more_requested: asyncio.Event = field(default_factory=asyncio.Event)
     cancel_key: CancelKey | None = None
 
@@ -132,62 +133,64 @@ class SqlStatements:
     """Executes statements for requesters of the admin interface.
 
     Args:
-        transport: the transport that executes them.
         access: authenticates requesters, and checks their entitlement to the path.
         csrf: refuses pages of other sites.
         engine_calls: runs calls on the engine's thread.
     """
 
     def __init__(
-        self,
-        transport: LocalSqlTransport,
-        access: AccessControl,
-        csrf: CsrfProtection,
-        engine_calls: EngineCalls,
+        self, access: AccessControl, csrf: CsrfProtection, engine_calls: EngineCalls
     ) -> None:
-        self._transport: Final = transport
         self._access: Final = access
         self._csrf: Final = csrf
         self._engine_calls: Final = engine_calls
         self._running: dict[str, _RunningStatement] = {}
 
-    async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
-        """Execute statements; return a stream of the lines above.
+    async def handle_request(
+        self, request: HttpRequest, requester: Requester, transport: LocalSqlTransport
+    ) -> HttpResponse:
+        """Execute statements, and return a stream of the lines above; or continue or cancel them.
+
+        Args:
+            request: the request.
+            requester: its sender.
+            transport: the transport that executes new statements.
 
         Raises:
             HttpError: the requester may not use this path, the request may come from a page of
-                another site, or its body is not as expected.
+                another site, its body is not as expected, or the requester has no such statement.
         """
+        match request.segments[len(SQL_PATH) :]:
+            case ():
+                return await self._execute(request, requester, transport)
+            case (part,) if part == _MORE:
+                return await self._continue(request, requester)
+            case (part,) if part == _CANCEL:
+                return await self._cancel(request, requester)
+        raise HttpError(404, "There is no such path.")
+
+    async def _execute(
+        self, request: HttpRequest, requester: Requester, transport: LocalSqlTransport
+    ) -> HttpResponse:
         requester = await self._authorize(request, requester)
         body = _decode(request, _StatementBody)
         return HttpResponse(
-            self._stream(requester, body),
+            self._stream(requester, body, transport),
             content_type=_NDJSON,
             headers=[("Cache-Control", "no-store")],
         )
 
-    async def handle_more_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
-        """Continue a statement that waits after as many rows as its requester asked for.
-
-        Raises:
-            HttpError: as above, or the requester has no such statement.
-        """
+    async def _continue(self, request: HttpRequest, requester: Requester) -> HttpResponse:
+        """Continue a statement that waits after as many rows as its requester asked for."""
         running = await self._find(request, requester)
         running.more_requested.set()
         return _no_content()
 
-    async def handle_cancel_request(
-        self, request: HttpRequest, requester: Requester
-    ) -> HttpResponse:
-        """Cancel a statement.
-
-        Raises:
-            HttpError: as above, or the requester has no such statement.
-        """
+    async def _cancel(self, request: HttpRequest, requester: Requester) -> HttpResponse:
         running = await self._find(request, requester)
         key = running.cancel_key
         if key is not None:
-            self._engine_calls.post(lambda: self._transport.cancel(key))
+            self._engine_calls.post(lambda: running.transport.cancel(key))
         running.more_requested.set()  # a result that waits goes on, and finds that it is cancelled
         return _no_content()
 
@@ -198,7 +201,7 @@ class SqlStatements:
             raise HttpError(403, "A browser asks for this without the header X-Requested-With.")
         if requester.is_exempt:
             requester = await self._access.log_on(request)
-        await self._access.require_access(requester, "/" + "/".join(PATH))
+        await self._access.require_access(requester, "/" + "/".join(SQL_PATH))
         return requester
 
     async def _find(self, request: HttpRequest, requester: Requester) -> _RunningStatement:
@@ -209,18 +212,18 @@ class SqlStatements:
         return running
 
     async def _stream(
-        self, requester: Requester, body: _StatementBody
+        self, requester: Requester, body: _StatementBody, transport: LocalSqlTransport
     ) -> AsyncGenerator[bytes, None]:
         if len(self._running) >= MAX_STATEMENTS:
             text = f"{MAX_STATEMENTS} statements are being executed already"
             yield _error_line(Diagnostic(TOO_MANY_CONNECTIONS, text)) + _line(end=True)
             return
         identity = secrets.token_urlsafe(16)
-        running = self._running[identity] = _RunningStatement(requester.user)
+        running = self._running[identity] = _RunningStatement(requester.user, transport)
         client: LocalClient | None = None
         try:
             client = await LocalClient.connect(
-                self._transport,
+                transport,
                 self._engine_calls.run_coroutine,
                 requester.user,
                 requester.address,

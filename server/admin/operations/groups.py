@@ -213,13 +213,14 @@ def _require_sync_destination(replication: ReplicationState | None, name: str) -
 
 
 def _sow(services: ActionServices) -> OperationGroup:
-    topics = list(services.engine.sow_registry.topics)
-    ids = topic_ids((sow.spec.name, sow.spec.message_type) for sow in topics)
-    topics_by_id: dict[str, SowTopicRecords] = dict(zip(ids, topics, strict=True))
+    def topics_by_id() -> dict[str, SowTopicRecords]:
+        topics = list(services.engine.sow_registry.topics)
+        ids = topic_ids((sow.spec.name, sow.spec.message_type) for sow in topics)
+        return dict(zip(ids, topics, strict=True))
 
     async def compact_file(name: str, _parameters: OperationParameters) -> str:
         try:
-            await compact(_find(topics_by_id, name, "topic with records of its own"))
+            await compact(_find(topics_by_id(), name, "topic with records of its own"))
         except RecordStoreError as error:
             raise OperationError(f"{name} could not be compacted: {error}.") from None
         return f"{name} has been compacted."
@@ -227,7 +228,7 @@ def _sow(services: ActionServices) -> OperationGroup:
     return OperationGroup(
         ("sow",),
         (AdminOperation("compact", "give back unused space of its file", compact_file),),
-        lambda: _unnamed_entries(topics_by_id),
+        lambda: _unnamed_entries(topics_by_id()),
     )
 
 

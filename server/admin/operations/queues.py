@@ -42,22 +42,24 @@ _PAUSE_S: Final = 0.001
 
 def queue_group(services: ActionServices) -> OperationGroup:
     """Return the operations on queues."""
-    all_queues = list(services.engine.topics.queues or ())
-    ids = topic_ids((queue.name, queue.message_type.name) for queue in all_queues)
-    queues: dict[str, QueueTopic] = dict(zip(ids, all_queues, strict=True))
+
+    def queues_by_id() -> dict[str, QueueTopic]:
+        queues = list(services.engine.topics.queues or ())
+        ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
+        return dict(zip(ids, queues, strict=True))
 
     async def transfer(enabled: bool, name: str, _parameters: OperationParameters) -> str:
-        _find(queues, name).shared_queue.set_proxied(enabled)
+        _find(queues_by_id(), name).shared_queue.set_proxied(enabled)
         return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
 
     async def purge(name: str, parameters: OperationParameters) -> str:
-        queue = _find(queues, name)
+        queue = _find(queues_by_id(), name)
         remove = partial(queue.ack_handler.acknowledge_offsets, terms=_TERMS)
         count = await _process(services, queue, parameters, remove)
         return f"{count:,} messages of {name} have been removed."
 
     async def redrive(name: str, parameters: OperationParameters) -> str:
-        queue = _find(queues, name)
+        queue = _find(queues_by_id(), name)
         dead_letters = queue.dead_letter_redrive
         count = await _process(
             services,
@@ -68,7 +70,10 @@ def queue_group(services: ActionServices) -> OperationGroup:
         return f"{count:,} dead letters of {name} are back in their queues."
 
     async def move(name: str, parameters: OperationParameters) -> str:
-        queue, target = _find(queues, name), _find_target(queues, name, parameters["to"])
+        queue, target = (
+            _find(queues_by_id(), name),
+            _find_target(queues_by_id(), name, parameters["to"]),
+        )
         count = await _process(
             services,
             queue,
@@ -106,7 +111,7 @@ def queue_group(services: ActionServices) -> OperationGroup:
             ),
             AdminOperation("purge", f"remove {unleased}", purge, audited_parameters=("filter",)),
         ),
-        lambda: dict.fromkeys(queues, ""),
+        lambda: dict.fromkeys(queues_by_id(), ""),
     )
 
 

@@ -42,9 +42,11 @@ from server.app.reload.topics import TopicsReload
 from server.app.reload.transports import TransportsReload
 from server.app.wiring.drain import DrainError
 from server.app.wiring.reload_services import ReloadOperations, ReloadServices
+from server.app.wiring.sql_transports import import_libraries
 
 if TYPE_CHECKING:
     from server.admin.pages import ConfigurationText
+    from server.app.wiring.source_files import SourceFileWatch
     from server.log.event_log import EventLog
     from server.util.log_protocol import ServerLog
 
@@ -107,6 +109,7 @@ class ConfigurationReload:
         log: the log.
         parts: the parts that take differences.
         shown: the text of the configuration that the admin interface shows.
+        source_files: watches the files of the configuration.
     """
 
     def __init__(
@@ -116,12 +119,14 @@ class ConfigurationReload:
         log: ServerLog,
         parts: Sequence[ReloadablePart],
         shown: ConfigurationText,
+        source_files: SourceFileWatch,
     ) -> None:
         self._running = running
         self._defines = defines
         self._log = log
         self._parts = parts
         self._shown = shown
+        self._source_files = source_files
         self._lock = asyncio.Lock()
 
     @property
@@ -180,12 +185,17 @@ class ConfigurationReload:
     def _show(self, read: Configuration) -> None:
         if read.document is not None and read.spec is not None:
             self._shown.set(redact_document(read.document), read.spec, read.secrets)
+            self._source_files.watch(read.document.files, read.spec)
 
     async def _read_plan(self) -> ReloadPlan:
-        loop = asyncio.get_running_loop()
-        return self._plan(
-            await loop.run_in_executor(None, read_configuration, self.path, self._defines)
-        )
+        return self._plan(await asyncio.get_running_loop().run_in_executor(None, self._read))
+
+    def _read(self) -> Configuration:
+        """Read the configuration, and import what it needs; on a helper thread."""
+        read = read_configuration(self.path, self._defines)
+        if read.spec is not None:
+            import_libraries(read.spec)
+        return read
 
     def _plan(self, read: Configuration) -> ReloadPlan:
         if read.spec is None or read.document is None or not read.document.is_complete:
@@ -247,7 +257,9 @@ def make_reload(
     ]
     if services.statistics is not None:
         parts.append(StatisticsReload(services.statistics))
-    reload = ConfigurationReload(running, defines, log, parts, services.shown)
+    reload = ConfigurationReload(
+        running, defines, log, parts, services.shown, services.source_files
+    )
 
     async def plan(_id: str, _parameters: OperationParameters) -> str:
         try:
@@ -257,6 +269,7 @@ def make_reload(
         return "\n".join(lines) or "There are no differences."
 
     async def apply_differences() -> list[str]:
+        await services.can_reload.wait()
         try:
             with services.drain.excluded():  # it closes the transports that a reload would open
                 return await reload.apply()

@@ -27,7 +27,6 @@ from server.app.wiring.provision_security import (
     security_uses,
     users_file_uses,
 )
-from server.app.wiring.sql_transports import SQL_PROTOCOLS
 from server.security import modules
 from server.security.modules import DEFAULT
 
@@ -162,6 +161,16 @@ class SecurityReload:
             reset_entitlement(self._engine, name)
 
 
+def interfaces_with_other_modules(case: ConfigurationChange) -> set[str]:
+    """Return the transports, and the admin interface, that have other modules than before."""
+    old, new = _secured_interfaces(case.old), _secured_interfaces(case.new)
+    return {
+        name
+        for name in old.keys() & new.keys()
+        if _modules_of(case.old, old[name]) != _modules_of(case.new, new[name])
+    }
+
+
 def _secured_interfaces(spec: InstanceSpec) -> dict[str, _SecuredInterface]:
     """Return the transports and the admin interface with their modules, by name."""
     parts: dict[str, TransportSpec | AdminSpec] = {one.name: one for one in spec.transports}
@@ -190,11 +199,7 @@ def _reason(name: str, after: _SecuredInterface, case: ConfigurationChange) -> s
         return ""
     modules = {protocol.name: protocol.module for protocol in case.new.protocols}
     protocols = {one.name: modules.get(one.protocol, one.protocol) for one in case.new.transports}
-    if protocols.get(name) in SQL_PROTOCOLS:
-        return "SQL is prepared at the start"
     if name == ADMIN:
-        if SQL_PROTOCOLS & set(protocols.values()):
-            return "SQL is prepared at the start"
         if _checks_of(before) != _checks_of(after):
             return "the admin interface begins or ceases to check users"
     elif protocols[name] == "websocket" and _checks_of(before)[0] != _checks_of(after)[0]:

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.compile.transports import TLS_ELEMENTS
 from config_schema.spec import ProtocolSpec, TransportSpec
+from server.admin.audit_events import TRANSPORT as ADMIN
 from server.app.reload.reloadable_part import (
     ConfigurationChange,
     PreparedChange,
     ReloadRefusedError,
     parts_of,
 )
-from server.app.reload.security import SECTIONS
-from server.app.wiring.sql_transports import SQL_PROTOCOLS
+from server.app.reload.security import SECTIONS, interfaces_with_other_modules
+from server.app.wiring.sql_transports import sql_transports
 from server.topics.subscriptions.limits.client_limits import has_own_pool
 from server.transports.listener import TransportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from config_schema.settings import SettingChange
     from server.app.wiring.transport_table import TransportTable
     from server.engine.maintenance.certificate_expiry import CertificateCheck
@@ -44,16 +43,14 @@ class TransportsReload:
         self._transports = transports
         self._certificate_check = certificate_check
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:  # noqa: ARG002 - of the interface
         """See `ReloadablePart.check`."""
         if len(change.entries) == 1 and change.key in _LIMITS:
             return ""
-        protocols = set(_base_protocols(change, case))
-        if not protocols:
-            return None
-        if protocols & SQL_PROTOCOLS and not _is_live(change):
-            return "SQL is prepared at the start"
-        return ""
+        is_concerned = any(
+            isinstance(part, TransportSpec | ProtocolSpec) for part in parts_of(change)
+        )
+        return "" if is_concerned else None
 
     def prepare(self, case: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
@@ -101,7 +98,10 @@ def _replaced_names(case: ConfigurationChange) -> set[str]:
     for change in case.changes:
         if not _is_live(change):
             names |= _transport_names(change)
-    return names
+    # those for SQL decide with the modules that they were made with, and by those of Admin
+    interfaces = interfaces_with_other_modules(case)
+    sql_names = (transport.name for transport, _ in sql_transports(case.new))
+    return names | {name for name in sql_names if interfaces & {name, ADMIN}}
 
 
 def _secured_names(case: ConfigurationChange) -> set[str]:
@@ -116,15 +116,3 @@ def _secured_names(case: ConfigurationChange) -> set[str]:
 
 def _transport_names(change: SettingChange) -> set[str]:
     return {part.name for part in parts_of(change) if isinstance(part, TransportSpec)}
-
-
-def _base_protocols(change: SettingChange, case: ConfigurationChange) -> Iterator[str]:
-    """Yield the built-in protocols of the transport or protocol that a difference is of."""
-    modules = {
-        protocol.name: protocol.module for protocol in (*case.old.protocols, *case.new.protocols)
-    }
-    for part in parts_of(change):
-        if isinstance(part, ProtocolSpec):
-            yield part.module
-        elif isinstance(part, TransportSpec):
-            yield modules.get(part.protocol, part.protocol)

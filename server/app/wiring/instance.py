@@ -59,7 +59,7 @@ from server.app.wiring.provision_sow import (
 from server.app.wiring.provision_statistics import StatisticsService, sources_of
 from server.app.wiring.reload_services import MakeReload, ReloadServices
 from server.app.wiring.replication_start import start_replication
-from server.app.wiring.source_files import source_files
+from server.app.wiring.source_files import SourceFileWatch
 from server.app.wiring.transport_table import TransportTable
 from server.engine.engine import Engine
 from server.engine.internal_client import InternalClient
@@ -144,6 +144,9 @@ class Instance:
             raise StartError(str(error)) from None
         self._queue_peers = QueuePeers()
         self._file_watch = FileWatch(log)
+        self._source_files = SourceFileWatch(
+            self._file_watch, self._engine.settings.message_types, log
+        )
         self._certificate_check = CertificateCheck(self._engine.clock, log)
         self._configuration = configuration
         self._services = self._make_services()
@@ -158,6 +161,7 @@ class Instance:
         )
         self._lag_monitor: ReplicationLagMonitor | None = None
         self._mesh_reporter: MeshReporter | None = None
+        self._can_reload = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self._stopping_since_s = 0.0
 
@@ -260,6 +264,7 @@ class Instance:
         admin = self._open_admin_interface(statistics, groups, opened)
         await self._open_transports(opened)
         self._check_certificates(opened)
+        self._can_reload.set()
         await self._actions.start()
         if admin is not None:
             admin.serve()
@@ -318,7 +323,7 @@ class Instance:
     def _prepare_backup(self, topics: OpenTopics, opened: contextlib.AsyncExitStack) -> None:
         engine = self._engine
         self._services.backup = InstanceBackup(
-            backup_sources(self._spec, self._configuration, topics),
+            backup_sources(self._spec, self._source_files, topics),
             engine.sow_registry,
             engine.transaction_log,
             self._log,
@@ -338,10 +343,8 @@ class Instance:
 
     def _watch_files(self, opened: contextlib.AsyncExitStack) -> None:
         opened.callback(self._file_watch.close)
-        for path in () if self._configuration is None else self._configuration.files:
-            self._file_watch.watch(Path(path), partial(self._log_file_change, path))
-        for file, user in source_files(self._spec, self._engine.settings.message_types):
-            self._file_watch.watch(file, partial(self._log_source_change, file, user))
+        files = () if self._configuration is None else self._configuration.files
+        self._source_files.watch(files, self._spec)
         self._transports.watch_certificates(self._file_watch)
         self._engine.security_switches.users_files.watch(
             self._file_watch, partial(disconnect_users, self._engine)
@@ -350,12 +353,6 @@ class Instance:
     def _check_certificates(self, opened: contextlib.AsyncExitStack) -> None:
         opened.callback(self._certificate_check.close)
         self._certificate_check.start(self._spec)
-
-    def _log_file_change(self, path: str, change: str) -> None:
-        self._log.emit("00-0040", path=path, change=change)
-
-    def _log_source_change(self, path: Path, user: str, change: str) -> None:
-        self._log.emit("00-0042", path=path, user=user, change=change)
 
     def _start_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsService | None:
         """Start to sample statistics, if the configuration has an Admin section.
@@ -424,7 +421,7 @@ class Instance:
             self._log.recent,
             statistics.statistics_thread,
             self._shown,
-            self._transports.console_sql,
+            lambda: self._transports.console_sql,
         )
         interface = provision_admin(
             self._spec,
@@ -471,6 +468,8 @@ class Instance:
                 self._actions,
                 self._drain,
                 self._shown,
+                self._source_files,
+                self._can_reload,
             )
             reload = self._make_reload(services)
             self._services.reload_configuration = reload.run_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.admin.console import expressions, log_tail, logon, runbook
-from server.admin.console.assets import CONSOLE, ConsoleAssets
+from server.admin.console.assets import CONSOLE, SQL_PATH, ConsoleAssets
 from server.admin.console.json_page import JsonPage
 from server.admin.console.mesh import mesh_addresses
 from server.admin.console.page import ConsolePage
@@ -13,19 +13,22 @@ from server.admin.console.policy import policy
 from server.admin.console.queries import query_transport
 from server.admin.console.session import MAY, SESSION, SessionPage, SqlOffer
 from server.admin.site import HttpRoute
+from server.app.wiring.console_sql import SqlPage
 from server.app.wiring.plan import as_data, plan_runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actions.runner import ActionRunner
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.access import AccessControl
+    from server.admin.console.queries import QueryTransport
     from server.admin.csrf import CsrfProtection
     from server.admin.engine_calls import EngineCalls
     from server.admin.pages import ConfigurationText
     from server.app.wiring.sql_transports import ConsoleSql
     from server.engine.engine import Engine
     from server.log.targets.memory import MemoryTarget
-    from server.sql.local_client import LocalSqlTransport
     from server.statistics.statistics_thread import StatisticsThread
 
 
@@ -37,7 +40,7 @@ def provision_console(
     recent: MemoryTarget | None,
     statistics: StatisticsThread,
     running: ConfigurationText,
-    sql: ConsoleSql,
+    sql: Callable[[], ConsoleSql],
     access: AccessControl,
     engine_calls: EngineCalls,
     csrf: CsrfProtection,
@@ -52,21 +55,25 @@ def provision_console(
         recent: the last entries of the log; None if they are not kept.
         statistics: has the addresses of other instances.
         running: the configuration that the instance runs.
-        sql: the transport through which statements are executed.
+        sql: returns the transport through which statements are executed at the moment.
         access: decides which paths a user may read.
         engine_calls: queries changing state on the engine's thread.
         csrf: decides the sites whose pages may read the log.
     """
-    queries = query_transport(spec, admin)
+
+    def queries() -> QueryTransport | None:
+        return query_transport(running.version.spec, admin)
 
     assets = ConsoleAssets(access, policy())
     page = ConsolePage(
         spec.name, assets.base_path, queries, lambda: mesh_addresses(statistics.latest)
     )
-    sql_name = "" if sql.transport is None else sql.transport.name
-    session = SessionPage(
-        spec, admin, assets.base_path, queries, SqlOffer(sql_name, sql.refusal), access
-    )
+
+    def offer_sql() -> SqlOffer:
+        transport, refusal = sql()
+        return SqlOffer("" if transport is None else transport.name, refusal)
+
+    session = SessionPage(spec, admin, assets.base_path, queries, offer_sql, access)
 
     async def make_graph() -> dict[str, object]:
         version = running.version
@@ -93,25 +100,6 @@ def provision_console(
         routes.append(
             HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, csrf).handle_request)
         )
-    if sql.transport is not None:
-        routes += _sql_routes(sql.transport, access, csrf, engine_calls)
+    statements = SqlPage(lambda: sql().transport, access, csrf, engine_calls)
+    routes.append(HttpRoute(SQL_PATH, statements.handle_request, is_prefix=True, methods=["POST"]))
     return routes
-
-
-def _sql_routes(
-    transport: LocalSqlTransport,
-    access: AccessControl,
-    csrf: CsrfProtection,
-    engine_calls: EngineCalls,
-) -> list[HttpRoute]:
-    from server.admin.console import sql_statements  # its libraries are in an extra
-
-    statements = sql_statements.SqlStatements(transport, access, csrf, engine_calls)
-    path = sql_statements.PATH
-    return [
-        HttpRoute(path, statements.handle_request, methods=["POST"]),
-        HttpRoute((*path, sql_statements.MORE), statements.handle_more_request, methods=["POST"]),
-        HttpRoute(
-            (*path, sql_statements.CANCEL), statements.handle_cancel_request, methods=["POST"]
-        ),
-    ]

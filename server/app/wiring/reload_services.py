@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    import asyncio
+
     from actions.runner import ActionRunner
     from actions.services import ActionServices
     from server.admin.operations.operation import OperationGroup
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from server.app.wiring.open_topics import OpenTopics
     from server.app.wiring.provision_queues import InstanceQueues
     from server.app.wiring.provision_statistics import StatisticsService
+    from server.app.wiring.source_files import SourceFileWatch
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.engine.maintenance.certificate_expiry import CertificateCheck
@@ -35,6 +38,8 @@ class ReloadServices:
         actions: the actions.
         drain: drains the instance.
         shown: the text of the configuration that the admin interface shows.
+        source_files: watches the files of the configuration.
+        can_reload: set when all parts are open; a signal may request a reload before.
     """
 
     engine: Engine
@@ -47,6 +52,8 @@ class ReloadServices:
     actions: ActionRunner
     drain: InstanceDrain
     shown: ConfigurationText
+    source_files: SourceFileWatch
+    can_reload: asyncio.Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """The transports for SQL: their construction, and the libraries they need.
 
 The libraries come with the extra `amperage[sql]`. They are imported when a configuration has such a
-transport, and not before: they take 60 MB and half a second.
+transport, and not before: they take 60 MB and half a second. A reload that adds the first one
+imports them on its helper thread. What the transports share stays until the instance stops, also if
+the last one is removed; query processes that are idle end by themselves.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +22,7 @@ from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterator
 
     from config_schema.problems import Problems
     from config_schema.spec import InstanceSpec, TlsSpec, TransportSpec
@@ -42,6 +46,11 @@ _LIBRARIES: Final = {
     FLIGHT_PROTOCOL: ("duckdb", "sqlglot", "grpc"),
 }
 """The libraries of each protocol, as they are imported."""
+_MODULES: Final = {
+    POSTGRES_PROTOCOL: "server.sql.connection",
+    FLIGHT_PROTOCOL: "server.sql.flight.service",
+}
+"""The modules that import these libraries."""
 SQL_PROTOCOLS: Final = frozenset(_LIBRARIES)
 """The protocols of transports for SQL."""
 
@@ -64,32 +73,30 @@ class SqlTransports:
     """Makes the transports of an instance for SQL.
 
     Args:
-        spec: the instance's description.
         engine: the engine that serves their connections.
 
     Attributes:
         statistics: the thread of statistics; None if there are none, or not yet.
-        console: the first transport that the console can use.
     """
 
-    def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.statistics: StatisticsThread | None = None
-        self.console = ConsoleSql()
-        self._spec = spec
         self._engine = engine
         self._services: SqlServices | None = None
         self._gateway: FlightGateway | None = None
 
     def make_listener(
         self,
+        spec: InstanceSpec,
         protocol: str,
         transport: TransportSpec,
         transport_context: TransportContext,
         security: TransportSecurity,
-    ) -> Listener:
-        """Return the listener of a transport.
+    ) -> tuple[Listener, ConsoleSql | None]:
+        """Return the listener of a transport, and what the console can have of it.
 
         Args:
+            spec: the instance's description.
             protocol: a key of `SQL_PROTOCOLS`.
             transport: the transport's description.
             transport_context: the context of its connections.
@@ -106,38 +113,38 @@ class SqlTransports:
             )
         columns.warm_up()  # also without topics, which call it
         if protocol == FLIGHT_PROTOCOL:
-            return self._make_flight_listener(transport, transport_context, security)
-        return self._make_postgres_listener(transport, transport_context)
+            return self._make_flight_listener(spec, transport, transport_context, security), None
+        return self._make_postgres_listener(spec, transport, transport_context)
 
     def _make_postgres_listener(
-        self, transport: TransportSpec, transport_context: TransportContext
-    ) -> Listener:
+        self, spec: InstanceSpec, transport: TransportSpec, transport_context: TransportContext
+    ) -> tuple[Listener, ConsoleSql]:
         from server.sql.connection import PostgresConnection
         from server.sql.sql_transport import SqlTransport, TlsUpgrade
 
         tls = TlsUpgrade(is_required=transport.tls is not None)
 
-        def set_tls_context(context: ssl.SSLContext, spec: TlsSpec) -> None:
+        def set_tls_context(context: ssl.SSLContext, tls_spec: TlsSpec) -> None:
             tls.context = context
-            tls.channel_binding = _channel_binding(spec)
+            tls.channel_binding = _channel_binding(tls_spec)
 
         sql = SqlTransport(
-            self._shared_services(),
+            self._shared_services(spec),
             tls,
-            self._asks_for_passwords(transport),
-            self._statistics_access(transport),
+            _asks_for_passwords(spec, transport),
+            self._statistics_access(spec, transport),
         )
-        if self.console.transport is None:
-            self.console = self._offer_to_console(transport, transport_context, sql)
-        return Listener(
+        listener = Listener(
             transport,
             transport_context,
             partial(PostgresConnection, transport_context, sql),
             set_tls_context,
         )
+        return listener, _offer_to_console(spec, transport, transport_context, sql)
 
     def _make_flight_listener(
         self,
+        spec: InstanceSpec,
         transport: TransportSpec,
         transport_context: TransportContext,
         security: TransportSecurity,
@@ -149,10 +156,10 @@ class SqlTransports:
         gateway = self._gateway = self._gateway or FlightGateway(make_handlers)
         security.forget_functions.append(partial(gateway.tokens.forget, transport.name))
         flight = FlightTransport(
-            self._shared_services(),
+            self._shared_services(spec),
             gateway,
-            self._asks_for_passwords(transport),
-            self._statistics_access(transport),
+            _asks_for_passwords(spec, transport),
+            self._statistics_access(spec, transport),
         )
         return Listener(
             transport,
@@ -161,28 +168,14 @@ class SqlTransports:
             alpn_protocols=("h2",),
         )
 
-    def _asks_for_passwords(self, transport: TransportSpec) -> bool:
-        return not accepts_any_client(transport.authentication, self._spec.authentication)
-
-    def _statistics_access(self, transport: TransportSpec) -> StatisticsAccess:
+    def _statistics_access(self, spec: InstanceSpec, transport: TransportSpec) -> StatisticsAccess:
         from server.sql.tables.statistics_table import StatisticsAccess
 
         return StatisticsAccess(
             lambda: self.statistics,
-            shares_admin_access(self._spec, transport),
-            (transport.entitlement or self._spec.entitlement) is not None,
+            shares_admin_access(spec, transport),
+            (transport.entitlement or spec.entitlement) is not None,
         )
-
-    def _offer_to_console(
-        self, transport: TransportSpec, transport_context: TransportContext, sql: SqlTransport
-    ) -> ConsoleSql:
-        from server.sql.local_client import LocalSqlTransport
-
-        refusal = console_refusal(self._spec, transport)
-        if refusal:
-            return ConsoleSql(refusal=f"Transport {transport.name}: {refusal}")
-        trusts_users = self._asks_for_passwords(transport)
-        return ConsoleSql(LocalSqlTransport(transport_context, sql, trusts_users=trusts_users))
 
     def close(self) -> None:
         """Stop the gRPC server, and end the processes of queries."""
@@ -191,18 +184,37 @@ class SqlTransports:
         if self._services is not None:
             self._services.close()
 
-    def _shared_services(self) -> SqlServices:
+    def _shared_services(self, instance: InstanceSpec) -> SqlServices:
         from server.sql.query.query_engine import QueryLimits
         from server.sql.services import SqlServices
 
         if self._services is None:
-            spec = self._spec.sql
+            spec = instance.sql
             limits = QueryLimits(
                 spec.max_memory, spec.max_threads, (spec.statement_timeout or 0) / NANOSECONDS
             )
             slow_query_s = None if spec.slow_query is None else spec.slow_query / NANOSECONDS
             self._services = SqlServices(self._engine, limits, slow_query_s)
         return self._services
+
+
+def _asks_for_passwords(spec: InstanceSpec, transport: TransportSpec) -> bool:
+    return not accepts_any_client(transport.authentication, spec.authentication)
+
+
+def _offer_to_console(
+    spec: InstanceSpec,
+    transport: TransportSpec,
+    transport_context: TransportContext,
+    sql: SqlTransport,
+) -> ConsoleSql:
+    from server.sql.local_client import LocalSqlTransport
+
+    refusal = console_refusal(spec, transport)
+    if refusal:
+        return ConsoleSql(refusal=f"Transport {transport.name}: {refusal}")
+    trusts_users = _asks_for_passwords(spec, transport)
+    return ConsoleSql(LocalSqlTransport(transport_context, sql, trusts_users=trusts_users))
 
 
 def _channel_binding(tls: TlsSpec) -> bytes:
@@ -273,12 +285,27 @@ def missing_libraries(protocol: str) -> str:
     return " and ".join(name for name in _LIBRARIES[protocol] if find_spec(name) is None)
 
 
-def check_sql_libraries(spec: InstanceSpec, problems: Problems) -> None:
-    """Report transports without their libraries."""
+def sql_transports(spec: InstanceSpec) -> Iterator[tuple[TransportSpec, str]]:
+    """Yield the transports for SQL, each with its protocol, a key of `SQL_PROTOCOLS`."""
     modules = {protocol.name: protocol.module for protocol in spec.protocols}
     for transport in spec.transports:
         protocol = modules.get(transport.protocol, transport.protocol)
-        if protocol in SQL_PROTOCOLS and (missing := missing_libraries(protocol)):
+        if protocol in SQL_PROTOCOLS:
+            yield transport, protocol
+
+
+def import_libraries(spec: InstanceSpec) -> None:
+    """Import the libraries of the transports for SQL, as far as they are installed."""
+    for protocol in {protocol for _, protocol in sql_transports(spec)}:
+        if not missing_libraries(protocol):
+            columns.warm_up()
+            import_module(_MODULES[protocol])
+
+
+def check_sql_libraries(spec: InstanceSpec, problems: Problems) -> None:
+    """Report transports without their libraries."""
+    for transport, protocol in sql_transports(spec):
+        if missing := missing_libraries(protocol):
             problems.error(
                 transport.location,
                 "Protocol",

@@ -14,7 +14,7 @@ from amperage.wire.legacy.dialects import DIALECTS
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
 from config_schema.spec.exposure import accepts_any_client
 from config_schema.units import parse_external_address
-from server.app.wiring.sql_transports import SQL_PROTOCOLS, SqlTransports
+from server.app.wiring.sql_transports import SQL_PROTOCOLS, ConsoleSql, SqlTransports
 from server.engine.connection_context import ConnectionContext
 from server.engine.engine import Engine
 from server.message_types.registry import DECLARED
@@ -52,11 +52,13 @@ class ConfiguredTransport:
     Attributes:
         listener: its sockets.
         security: its modules.
+        console_sql: what the console can have of it; None if it is not for SQL.
         watches: functions that end the watches of its certificates.
     """
 
     listener: Listener
     security: TransportSecurity
+    console_sql: ConsoleSql | None = None
     watches: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -130,14 +132,13 @@ class TransportFactory:
         if transport.is_replication:
             switched.forget_functions.append(ReplicationUsers(transport_context).forget)
         protocol = self._base_protocol(transport)
-        listener = (
-            self._sql.make_listener(protocol, transport, transport_context, switched)
-            if protocol in SQL_PROTOCOLS
-            else Listener(
-                transport, transport_context, self._protocol_factory(transport, transport_context)
+        if protocol in SQL_PROTOCOLS:
+            listener, console_sql = self._sql.make_listener(
+                spec, protocol, transport, transport_context, switched
             )
-        )
-        return ConfiguredTransport(listener, switched)
+            return ConfiguredTransport(listener, switched, console_sql)
+        make_protocol = self._protocol_factory(transport, transport_context)
+        return ConfiguredTransport(Listener(transport, transport_context, make_protocol), switched)
 
     def _base_protocol(self, transport: TransportSpec) -> str:
         variant = self._protocols.get(transport.protocol)

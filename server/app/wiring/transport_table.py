@@ -71,7 +71,7 @@ class TransportTable:
         self._spec = spec
         self._engine = engine
         self._shared_pool = make_pool(limits_of(spec.limits))
-        self._sql = SqlTransports(spec, engine)
+        self._sql = SqlTransports(engine)
         self._links: LinkRegistry | None = None
         self.replication_connector: ReplicationConnector | None = None
         self._file_watch: FileWatch | None = None
@@ -102,8 +102,10 @@ class TransportTable:
 
     @property
     def console_sql(self) -> ConsoleSql:
-        """The transport through which the console executes statements."""
-        return self._sql.console
+        """The first transport through which the console can execute statements; on any thread."""
+        offers = [one.console_sql for one in self._transports.values() if one.console_sql]
+        usable = (offer for offer in offers if offer.transport is not None)
+        return next(usable, offers[-1] if offers else ConsoleSql())
 
     @property
     def open_from_start(self) -> dict[str, bool]:
@@ -245,6 +247,8 @@ class TransportTable:
             _end_watches(removed)
             await removed.listener.close()
             removed.listener.disconnect_all("transport removed")
+            for forget in removed.security.forget_functions:
+                forget(None)
         self._spec = prepared.spec
         self._transports = prepared.transports
         self._shared_pool.limits = limits_of(prepared.spec.limits)

@@ -67,13 +67,13 @@ class BackupSources:
 
     Attributes:
         instance: the instance's name.
-        configuration: the configuration file, and those that it includes.
+        configuration: returns the configuration file, and those that it includes.
         chain_files: the files of chained ids.
         statistics: the database of statistics; None if it is in memory.
     """
 
     instance: str
-    configuration: tuple[str, ...]
+    configuration: Callable[[], tuple[str, ...]]
     chain_files: Sequence[Path]
     statistics: Path | None
 
@@ -249,7 +249,7 @@ class InstanceBackup:
             release()
         if self._sources.statistics is not None:
             await self._on_thread(partial(writer.add_statistics, self._sources.statistics))
-        await self._on_thread(partial(writer.add_configuration, self._sources.configuration))
+        await self._on_thread(partial(writer.add_configuration, self._sources.configuration()))
         run.file_count = len(writer.files)
         return await self._on_thread(partial(writer.finish, *end))
 
