@@ -161,7 +161,7 @@ class SowRegistry:
     def disconnect(self, topic: ConflatedTopic | View) -> None:
         """Make a derived topic follow the changes of its sources no more."""
         for source, follower in topic.inputs:
-            followers = self.followers(source)
+            followers = self._followers.get(source, [])
             if follower in followers:
                 followers.remove(follower)
 

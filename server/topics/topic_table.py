@@ -18,7 +18,7 @@ from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.pattern_index import PatternIndex
 from server.topics.sow_topic import DerivedTopic, RecordTopic, SowTopic
-from server.topics.subscriptions.limits.failures import end_failed_subscriptions
+from server.topics.subscriptions.limits.failures import QueueRemovedError, end_failed_subscriptions
 from server.topics.subscriptions.subscription import Subscription
 from server.topics.topic import NULL_TOPIC, NullTopic, Topic
 from server.topics.topic_journal import TopicJournal
@@ -260,7 +260,8 @@ class TopicTable:
     def renew(self, is_concerned: Callable[[str, str], bool]) -> None:
         """Recreate topics after their records, queue or recording have changed; subscriptions stay.
 
-        A subscription that the new topic cannot serve is ended.
+        A subscription that the new topic cannot serve is ended, and so is one to a queue, by its
+        name, that is a queue no more.
 
         Args:
             is_concerned: returns whether to recreate a topic, by its message type and name.
@@ -276,6 +277,7 @@ class TopicTable:
                     self._attached_topics[subscription].discard(old)
                 else:
                     self._kept_bytes += _ATTACHMENT_BYTES  # they are not counted by `subscribe`
+            self._behind_queues.pop(key, None)
             self._add_topic(*key, topic)
             for subscription in subscriptions:
                 if not subscription.selector.is_regex:
@@ -448,6 +450,9 @@ def _size_of(topic: AnyTopic) -> int:
 
 def _attach_or_end(topic: AnyTopic, subscription: Subscription) -> None:
     """Attach a subscription to a topic that has been recreated; end it if that fails."""
+    if subscription.consumer is not None:  # it expects leases, which the topic does not give
+        end_failed_subscriptions((subscription,), QueueRemovedError(topic.name))
+        return
     try:
         _attach_if_entitled(topic, subscription)
     except Exception as error:  # of any kind: the other subscriptions go on

@@ -28,11 +28,11 @@ def view(name: str, source: str) -> str:
     )
 
 
-def conflated(name: str, source: str) -> str:
+def conflated(name: str, source: str, elements: str = "") -> str:
     """A conflated topic."""
     return (
         f"<ConflatedTopic><Name>{name}</Name><MessageType>json</MessageType>"
-        f"<UnderlyingTopic>{source}</UnderlyingTopic><Interval>100ms</Interval></ConflatedTopic>"
+        f"<UnderlyingTopic>{source}</UnderlyingTopic><Interval>100ms</Interval>{elements}</ConflatedTopic>"
     )
 
 

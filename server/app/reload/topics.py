@@ -7,7 +7,8 @@ difference needs a restart (`topic_reasons.py`).
 The transaction log is read before anything changes: if that fails, the reload is refused. The
 records of views and conflated topics are made beside traffic, from those that their topics have at
 one moment and from the changes since then; clients find such a topic when it is complete. The
-subscriptions to a topic stay when it comes or goes.
+subscriptions to a topic stay when it comes or goes, except for those to a queue that goes by its
+name: their clients expect leases.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from config_schema.spec import (
     ConflatedTopicSpec,
     JournaledTopicSpec,
     QueueSpec,
-    TopicRef,
     TopicSpec,
     ViewSpec,
 )
@@ -35,26 +35,34 @@ from server.app.reload.reloadable_part import (
     ReloadRefusedError,
     do_nothing,
 )
-from server.app.reload.topic_reasons import TopicReasons, added_part, removed_part
+from server.app.reload.topic_reasons import (
+    TopicReasons,
+    added_part,
+    changed_topic,
+    has_records_of,
+    removed_part,
+)
 from server.app.wiring.provision import ProvisionError
 from server.app.wiring.provision_sow import rekey_all_records, store_logged_flags
 from server.expressions.backends import columns
 from server.message_types.base import BodyError
-from server.storage.journal import JournalTopic, JournalUnreadableError
+from server.storage.journal import JournalUnreadableError
 from server.storage.sow.records import to_nanoseconds
 from server.storage.sow.recovery import RecordRebuild
 from server.storage.sow.rekey import may_need_rekeying
 from server.storage.sow.store import RecordStoreError
+from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from actions.services import ActionServices
     from config_schema.settings import SettingChange
-    from config_schema.spec import SowSpec
+    from config_schema.spec import SowSpec, TopicRef
     from server.app.wiring.open_topics import OpenTopics
     from server.app.wiring.provision_queues import InstanceQueues
     from server.app.wiring.provision_sow import OpenTopic
+    from server.queues.topic.queue_topic import QueueTopic
     from server.queues.topic.recovery import QueueFill
     from server.topics.conflated_topic import ConflatedTopic
     from server.topics.record_source import RecordSource
@@ -76,6 +84,8 @@ class _TopicChanges:
         queues: new queues.
         recorded: new topics of the transaction log.
         removed: topics that go.
+        removed_queues: queues that go.
+        changed: SOW topics of which elements change.
     """
 
     stored: list[TopicSpec]
@@ -83,11 +93,14 @@ class _TopicChanges:
     queues: list[QueueSpec]
     recorded: list[JournaledTopicSpec]
     removed: list[TopicSpec | ViewSpec | ConflatedTopicSpec]
+    removed_queues: list[QueueSpec]
+    changed: list[TopicSpec]
 
     @property
     def is_empty(self) -> bool:
         """True if no topic comes or goes."""
-        return not (self.stored or self.derived or self.queues or self.recorded or self.removed)
+        added = self.stored or self.derived or self.queues or self.recorded
+        return not (added or self.removed or self.removed_queues or self.changed)
 
 
 class TopicsReload:
@@ -130,8 +143,24 @@ class TopicsReload:
         return PreparedChange(
             partial(self._apply, changes, opened, fills, derived, case),
             partial(self._discard, opened, fills),
-            load=partial(self._load, changes, opened, rebuilds, fills, case),
+            tuple(self._remarks(changes)),
+            partial(self._load, changes, opened, rebuilds, fills, case),
         )
+
+    def _remarks(self, changes: _TopicChanges) -> Iterator[str]:
+        """Yield the number of messages and consumers of queues that go."""
+        for spec in changes.removed_queues:
+            if queue := self._find_queue(spec):
+                core = queue.core
+                yield (
+                    f"queue {spec.name} is removed, with {core.depth} messages,"
+                    f" {core.leased_count} of them leased, and {len(core.dispatch.slots)} consumers"
+                )
+
+    def _find_queue(self, spec: QueueSpec) -> QueueTopic | None:
+        """Return a queue; None if a reload has failed to add it."""
+        queues = self._engine.topics.queues
+        return None if queues is None else queues.find(spec.message_type, spec.name)
 
     def _open_all(
         self, specs: list[TopicSpec], opened: list[OpenTopic], case: ConfigurationChange
@@ -192,7 +221,10 @@ class TopicsReload:
                 known = log.journal.known_topics()
             except JournalUnreadableError as error:
                 raise ReloadRefusedError(f"TransactionLog: {error}") from None
-            has_entries = JournalTopic(sow.type_name, sow.name) in known
+            has_entries = any(
+                topic_in_log.message_type == sow.type_name and sow.covers_topic(topic_in_log.name)
+                for topic_in_log in known
+            )
             rebuilds[topic] = RecordRebuild(sow, log.journal, has_entries=has_entries)
         return rebuilds
 
@@ -313,9 +345,14 @@ class TopicsReload:
                 source = engine.sow_registry.find_configured(spec.ref)
                 if source is not None:
                     self._topics.remove(source)
+            for changed in changes.changed:
+                sow = engine.sow_registry.find_configured(changed.ref)
+                if isinstance(sow, SowTopicRecords):
+                    sow.spec = changed
+            removals_stored = self._remove_queues(changes.removed_queues)
             if engine.transaction_log is not None and log is not None:
                 engine.transaction_log.use_topics(log.topics)
-            self._renew(changes.removed, changes.recorded, case)
+            self._renew([*changes.removed, *changes.removed_queues], changes.recorded, case)
             self._add_stored(unused)
         except BaseException:
             _close(unused)
@@ -327,9 +364,10 @@ class TopicsReload:
         self._renew(changes.derived, [], case)
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
-                await begins_stored.wait()
+                for stored in (begins_stored, *removals_stored):
+                    await stored.wait()
         except TimeoutError:
-            raise ReloadIncompleteError("a restart may not find where new queues begin") from None
+            raise ReloadIncompleteError("a restart may not find where queues begin") from None
 
     def _add_stored(self, topics: list[OpenTopic]) -> None:
         """Add SOW topics, and take each of them out of the list."""
@@ -337,6 +375,16 @@ class TopicsReload:
             topic = topics.pop(0)
             self._topics.add(topic)
             self._engine.sow_registry.mark_changed(topic.sow)
+
+    def _remove_queues(self, specs: list[QueueSpec]) -> list[asyncio.Event]:
+        """Remove queues, and return the events that a start would not find their state."""
+        events: list[asyncio.Event] = []
+        for spec in specs:
+            queue = self._find_queue(spec)
+            if queue is not None and self._queues is not None:
+                events.append(asyncio.Event())
+                self._queues.remove(queue, events[-1].set)
+        return events
 
     def _add_queues(self, fills: list[QueueFill]) -> asyncio.Event:
         """Add queues, and return the event that a start would find where they begin."""
@@ -377,7 +425,6 @@ class TopicsReload:
             case: the reload.
         """
         engine, old = self._engine, case.old
-        refs = {topic.ref for topic in changed}
 
         def is_recorded_now(message_type: str, name: str) -> bool:
             return (
@@ -390,7 +437,8 @@ class TopicsReload:
         self._topics.open_lookups()
         engine.topics.renew(
             lambda message_type, name: (
-                TopicRef(name, message_type) in refs or is_recorded_now(message_type, name)
+                any(has_records_of(topic, message_type, name) for topic in changed)
+                or is_recorded_now(message_type, name)
             )
         )
         engine.topics.update_feeds()
@@ -405,6 +453,8 @@ def _changes_of(case: ConfigurationChange) -> _TopicChanges:
         [part for part in added if isinstance(part, QueueSpec)],
         [part for part in added if isinstance(part, JournaledTopicSpec)],
         [part for part in removed if isinstance(part, TopicSpec | ViewSpec | ConflatedTopicSpec)],
+        [part for part in removed if isinstance(part, QueueSpec)],
+        [topic for change in case.changes if (topic := changed_topic(change))],
     )
 
 

@@ -29,7 +29,7 @@ def resource_of(spec: InstanceSpec, name: str, message_type: str | None) -> str:
     match = next((topic for topic in topics if _stores(topic, name, topics)), None)
     if match is None:
         return name
-    if not _is_container(match, topics):
+    if not is_container(match, topics):
         return match.name
     for topic in topics:
         if (
@@ -45,10 +45,11 @@ def _source(topic: ConflatedTopicSpec, topics: Sequence[SowSpec]) -> SowSpec | N
     return next((candidate for candidate in topics if candidate.ref == topic.underlying), None)
 
 
-def _is_container(topic: SowSpec, topics: Sequence[SowSpec]) -> bool:
+def is_container(topic: SowSpec, topics: Sequence[SowSpec]) -> bool:
+    """Return whether a topic of the configuration has a Pattern, or copies one that has."""
     if isinstance(topic, ConflatedTopicSpec):
         source = _source(topic, topics)
-        return source is not None and _is_container(source, topics)
+        return source is not None and is_container(source, topics)
     return isinstance(topic, TopicSpec) and topic.pattern is not None
 
 
@@ -56,7 +57,7 @@ def _stores(topic: SowSpec, name: str, topics: Sequence[SowSpec]) -> bool:
     """Return whether a topic of the configuration stores the records of topic `name`."""
     if isinstance(topic, TopicSpec) and topic.pattern is not None:
         return matches(topic.pattern, name)
-    if not isinstance(topic, ConflatedTopicSpec) or not _is_container(topic, topics):
+    if not isinstance(topic, ConflatedTopicSpec) or not is_container(topic, topics):
         return name == topic.name
     before, _, after = (topic.topic_format or "%n").partition("%n")
     inner = name[len(before) : len(name) - len(after)]

@@ -91,7 +91,7 @@ class InstanceQueues:
         return QueueCheckpoints(queues, begins, self._log, engine.clock, engine.log)
 
     def make(self, specs: Sequence[QueueSpec]) -> list[QueueFill]:
-        """Make queues that the log has no events of, and return what fills them from the log."""
+        """Make queues, and return what fills them from the log."""
         if specs and self.table is None:
             self.table = self._make_table(())
             self._engine.topics.use_queues(self.table)
@@ -99,14 +99,27 @@ class InstanceQueues:
         return (
             []
             if self.table is None
-            else [QueueFill(self.table.make(spec), journal) for spec in specs]
+            else [QueueFill(self.table.make(spec), journal, self._engine.log) for spec in specs]
         )
 
     def discard(self, fills: Sequence[QueueFill]) -> None:
         """Release queues that have been made, and are not added."""
         for fill in fills:
             if self.table is not None:
-                self.table.discard(fill.queue)
+                self.table.remove(fill.queue)
+
+    def remove(self, queue: QueueTopic, on_stored: Callable[[], None]) -> None:
+        """Remove a queue; its consumers get no more messages, and lose their leases.
+
+        Args:
+            queue: the queue.
+            on_stored: called when a start would find no state of it.
+        """
+        if self.table is None or self._checkpoints is None:
+            raise AssertionError("a queue that has been added has a table and checkpoints")
+        self.table.remove(queue)
+        self._engine.sow_registry.remove(queue.browser.records)
+        self._checkpoints.remove(queue, on_stored)
 
     def add(self, filled: Sequence[QueueFill], on_stored: Callable[[], None]) -> None:
         """Add queues that have all messages of the log; topics do not feed them yet.

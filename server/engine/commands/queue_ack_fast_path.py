@@ -110,7 +110,7 @@ class AckHeaderCache:
             return False
         prefix, bookmarks, suffix = _split_at_bookmarks(header)
         queue, session = self._queues_by_header.get((prefix, suffix)), self._session
-        if queue is None:
+        if queue is None or queue.is_closed:
             return False
         permit = session.get_permit(Permission.READ_TOPIC, queue.name)
         if not permit.is_allowed or permit.filter is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.storage.journal import JournalError
 from server.storage.journal.queue_points import QueuePoint, QueuePointTable
@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 
 _CHECK_INTERVAL_S: Final = 1.0
 """Interval between two checks for changes to store."""
+
+
+class _QueueState(NamedTuple):
+    """The part of a queue's state that a checkpoint stores.
+
+    Attributes:
+        queue: the queue.
+        recovery_txid: the txid from which it needs the log.
+        early_changes: the number of changes of its early acknowledgements.
+    """
+
+    queue: QueueTopic
+    recovery_txid: int
+    early_changes: int
 
 
 class QueueCheckpoints:
@@ -55,14 +69,14 @@ class QueueCheckpoints:
         self._clock: Final = clock
         self._events: Final = events
         self._stored_txid = 0  # the last log entry that the stored cache covers
-        self._stored_state: list[tuple[int, int]] = []  # the state that has been stored
+        self._stored_state: list[_QueueState] = []  # the state that has been stored
         self._problem = ""  # of the last store, empty if it succeeded
         self._is_storing = False  # a store is in progress
-        self._stored_callbacks: list[Callable[[], None]] = []  # of queues that have been added
+        self._stored_callbacks: list[Callable[[], None]] = []  # of queues added and removed
         self._cancel: Callable[[], None]
         log.hold_files(self._first_needed_txid, "state of the queues")
         cache = self._make_point_table()
-        self._finish_store(cache, self._current_state(), self._store(cache))
+        self._finish_store(cache, self._current_state(), [], self._store(cache))
         self._schedule_check()
 
     def add(self, begin_txids: Mapping[QueueTopic, int], on_stored: Callable[[], None]) -> None:
@@ -73,6 +87,17 @@ class QueueCheckpoints:
             on_stored: called when their first ones are stored.
         """
         self._begin_txids.update(begin_txids)
+        self._stored_callbacks.append(on_stored)
+        self._store_changes()
+
+    def remove(self, queue: QueueTopic, on_stored: Callable[[], None]) -> None:
+        """Store no checkpoints of a queue that has been removed.
+
+        Args:
+            queue: the queue.
+            on_stored: called when the last ones are gone.
+        """
+        del self._begin_txids[queue]
         self._stored_callbacks.append(on_stored)
         self._store_changes()
 
@@ -98,7 +123,9 @@ class QueueCheckpoints:
             return
         self._is_storing = True
         cache = self._make_point_table()
-        store, done = partial(self._store, cache), partial(self._finish_store, cache, state)
+        callbacks, self._stored_callbacks = self._stored_callbacks, []
+        store = partial(self._store, cache)
+        done = partial(self._finish_store, cache, state, callbacks)
         self._log.when_durable(lambda: self._log.run_on_worker(store, done))
 
     def _store(self, cache: QueuePointTable) -> str:
@@ -110,7 +137,11 @@ class QueueCheckpoints:
         return ""
 
     def _finish_store(
-        self, cache: QueuePointTable, state: list[tuple[int, int]], problem: str
+        self,
+        cache: QueuePointTable,
+        state: list[_QueueState],
+        callbacks: list[Callable[[], None]],
+        problem: str,
     ) -> None:
         if not problem:
             self._stored_txid, self._stored_state = cache.txid, state
@@ -118,10 +149,13 @@ class QueueCheckpoints:
             self._events.emit("1D-0026", problem=problem)
         self._problem = problem
         self._is_storing = False
-        if len(state) == len(self._begin_txids) and not problem:
-            callbacks, self._stored_callbacks = self._stored_callbacks, []
-            for callback in callbacks:
-                callback()
+        if problem:
+            self._stored_callbacks += callbacks
+            return
+        for callback in callbacks:
+            callback()
+        if self._stored_callbacks:  # the queues have changed again meanwhile
+            self._store_changes()
 
     def _record_events(self) -> bool:
         """Append all queue events to the log; return True if it has accepted them."""
@@ -129,9 +163,12 @@ class QueueCheckpoints:
             queue.queue_journal.write()
         return all(queue.queue_journal.is_up_to_date for queue in self._queues)
 
-    def _current_state(self) -> list[tuple[int, int]]:
+    def _current_state(self) -> list[_QueueState]:
         """Return a value that is equal as long as no queue has changed."""
-        return [(self._recovery_txid(queue), _early_changes(queue)) for queue in self._queues]
+        return [
+            _QueueState(queue, self._recovery_txid(queue), _early_changes(queue))
+            for queue in self._queues
+        ]
 
     def _make_point_table(self) -> QueuePointTable:
         points = [
@@ -154,7 +191,7 @@ class QueueCheckpoints:
 
     def _first_needed_txid(self) -> int:
         """Return the txid to retain the log from: early acknowledgements stay until stored."""
-        if [changes for _, changes in self._stored_state] == list(
+        if [state.early_changes for state in self._stored_state] == list(
             map(_early_changes, self._queues)
         ):
             return self._log.last_txid + 1

@@ -82,6 +82,7 @@ class QueueDeliveryTask:
         self._outgoing: deque[QueueDelivery] = deque()
         self._is_awake = False
         self._is_paused = False
+        self._is_closed = False
         self._timer_at: int | None = None
         self._cancel_timer: Callable[[], None] = no_timer
 
@@ -117,6 +118,12 @@ class QueueDeliveryTask:
         self._is_paused = True
         self._start_timer(_RETRY_INTERVAL_S)
 
+    def close(self) -> None:
+        """Deliver nothing more."""
+        self._is_closed = True
+        self._cancel_timer()
+        self._outgoing.clear()
+
     # slices
 
     @property
@@ -126,6 +133,9 @@ class QueueDeliveryTask:
 
     def step(self) -> bool:
         """Deliver some messages. See `EngineTask.step`."""
+        if self._is_closed:
+            self._is_awake = False
+            return False
         has_more = self._refill()
         is_fresh = not self._outgoing
         if is_fresh:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.queues.topic.context import QueueServices
-    from server.queues.topic.dead_letters import ServerPublisher
 
 
 class QueueTable:
@@ -47,17 +46,21 @@ class QueueTable:
         self._services = services
         self._topics: dict[tuple[str, str], QueueTopic] = {}
         self._redrive_publishers: dict[QueueTopic, RedrivePublishers] = {}
-        self._authors: list[ServerPublisher] = []  # of messages that are redriven into the queues
         for spec in specs:
             self.add(self.make(spec))
 
     def make(self, spec: QueueSpec) -> QueueTopic:
         """Return a new queue, which is to be recovered and added."""
         author = redrive_publisher(spec.message_type, spec.name)
-        publishers = RedrivePublishers(self._authors, self._instance)
+        publishers = RedrivePublishers(
+            (
+                redrive_publisher(other.message_type.name, other.name)
+                for other in self._redrive_publishers
+            ),
+            self._instance,
+        )
         for others in self._redrive_publishers.values():
             others.add(author)
-        self._authors.append(author)
         queue = QueueTopic(
             spec,
             self._message_types[spec.message_type],
@@ -70,13 +73,18 @@ class QueueTable:
         self._redrive_publishers[queue] = publishers
         return queue
 
-    def discard(self, queue: QueueTopic) -> None:
-        """Release a queue that has been made, and is not added."""
-        del self._redrive_publishers[queue]
-
     def add(self, queue: QueueTopic) -> None:
         """Add a queue."""
         self._topics[queue.message_type.name, queue.name] = queue
+
+    def remove(self, queue: QueueTopic) -> None:
+        """Remove a queue that has been made, and perhaps added, and close it."""
+        self._topics.pop((queue.message_type.name, queue.name), None)
+        del self._redrive_publishers[queue]
+        author = redrive_publisher(queue.message_type.name, queue.name)
+        for others in self._redrive_publishers.values():
+            others.remove(author)
+        queue.close()
 
     def __iter__(self) -> Iterator[QueueTopic]:
         return iter(self._topics.values())

@@ -13,7 +13,7 @@ Source: AMPS User Guide, Message Queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -98,6 +98,7 @@ class QueueTopic(Topic):
         queue_journal: appends the queue's events to the log.
         ack_handler: executes acknowledgements.
         dead_letter_redrive: publishes dead letters again, if the queue holds any.
+        is_closed: the queue has been removed.
     """
 
     __slots__ = (
@@ -109,12 +110,14 @@ class QueueTopic(Topic):
         "_received_count",
         "_received_lead_us",
         "_recorded_topics",
+        "_release_files",
         "_services",
         "ack_handler",
         "browser",
         "core",
         "dead_letter_redrive",
         "dead_letters",
+        "is_closed",
         "queue_journal",
         "shared_queue",
         "source",
@@ -202,9 +205,21 @@ class QueueTopic(Topic):
             JournalTopic(message_type.name, spec.default_publish_target),
         )
         retention_log = QueueRetentionLog(self.core, spec.name, services)
-        log.hold_files(
+        self._release_files: Final = log.hold_files(
             self._retention_txid, f"queue {spec.name}", retention_log.log_retained_journal
         )
+        self.is_closed = False
+
+    def close(self) -> None:
+        """End deliveries and leases, and release the log; dead letters of the past are published.
+
+        Called when the queue has been removed, or has not been added.
+        """
+        for consumer in tuple(self.core.dispatch.slots):
+            self.detach_consumer(consumer)
+        self.is_closed = True
+        self._delivery_task.close()
+        self._release_files()
 
     def _make_matcher(
         self, on_failure: Callable[[ConsumerFilter, Exception], None]
@@ -317,6 +332,11 @@ class QueueTopic(Topic):
         self._record_and_wake()
 
     # consumers
+
+    @property
+    def subscriptions(self) -> Collection[Subscription]:
+        """See `SubscriberSet.subscriptions`; also those that only follow the messages."""
+        return (*super().subscriptions, *self.browser.record_topic.subscriptions)
 
     def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
         """Add a subscription as a consumer, or replace the subscription of an existing consumer.

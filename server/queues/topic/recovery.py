@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -76,7 +77,7 @@ def recover_queues(
     first = min((min(start) for start in starts.values()), default=journal.last_txid + 1)
     if journal.has_unknown_removals:
         _log_lost_messages(starts, journal.first_txid, events)
-    fold = _Fold(queues, starts, events)
+    fold = _Fold(starts, events)
     cursor = journal.replay(LogSpan(first - 1), kinds=EVENTS)
     while not cursor.is_caught_up:
         for batch in cursor.read_entry_range(_BATCH_SIZE, 4 << 20).batches():
@@ -91,18 +92,23 @@ class QueueFill:
     """Fills a new queue from the log, step by step, while the log is appended to.
 
     Args:
-        queue: the queue; the log has no events of it, and topics do not feed it yet.
+        queue: the queue; topics do not feed it yet. The log may have events of it, from a time
+            when it was in the configuration before.
         journal: the log.
+        events: the server's log, for entries that cannot be read.
 
     Attributes:
         queue: see above.
         begin_txid: the txid before which there are no messages for it.
     """
 
-    def __init__(self, queue: QueueTopic, journal: Journal) -> None:
+    def __init__(self, queue: QueueTopic, journal: Journal, events: ServerLog) -> None:
         self.queue: Final = queue
         self.begin_txid: Final = configured_start(queue.spec.recovery_point, journal)
-        self._cursor = journal.replay(LogSpan(self.begin_txid - 1), queue.is_fed_by, MESSAGES)
+        self._fold = _Fold({queue: _Start(self.begin_txid, self.begin_txid)}, events)
+        self._cursor = journal.replay(
+            LogSpan(self.begin_txid - 1), partial(_concerns, queue), EVENTS
+        )
 
     @property
     def position(self) -> int:
@@ -110,14 +116,21 @@ class QueueFill:
         return self._cursor.position
 
     def step(self) -> bool:
-        """Enqueue some messages; return whether more of them are on stable storage.
+        """Apply some entries; return whether more of them are on stable storage.
 
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
         for batch in self._cursor.read_entry_range(_STEP_SIZE, 1 << 20).batches():
-            self.queue.recover_messages(batch)
+            self._fold.apply_entries(batch)
         return not self._cursor.is_caught_up
+
+
+def _concerns(queue: QueueTopic, topic: JournalTopic) -> bool:
+    """Return whether a topic has messages for a queue, its events, or its dead letters."""
+    if topic.message_type != queue.message_type.name:
+        return False
+    return topic.name in (queue.name, queue.spec.dead_letter_topic) or queue.is_fed_by(topic)
 
 
 def _log_lost_messages(
@@ -186,20 +199,17 @@ class _Fold:
     """Applies the log to queues, batch by batch.
 
     Args:
-        queues: the queues.
         starts: the start of the fold for each queue.
         events: the server's log, for entries that cannot be read.
     """
 
-    def __init__(
-        self, queues: QueueTable, starts: dict[QueueTopic, _Start], events: ServerLog
-    ) -> None:
-        self._queues = queues
+    def __init__(self, starts: dict[QueueTopic, _Start], events: ServerLog) -> None:
         self._starts = starts
+        self._queues = {(queue.message_type.name, queue.name): queue for queue in starts}
         self._events = events
         self._queues_by_topic: dict[JournalTopic, list[QueueTopic]] = {}
         self._dead_letters_by_part = {
-            queue.dead_letters.publisher_part: queue.dead_letters for queue in queues
+            queue.dead_letters.publisher_part: queue.dead_letters for queue in starts
         }
 
     def apply_entries(self, batch: EntryBatch) -> None:
@@ -217,7 +227,7 @@ class _Fold:
     def _recover_messages(self, batch: EntryBatch) -> None:
         queues = self._queues_by_topic.get(batch.topic)
         if queues is None:
-            queues = self._queues.fed_by(batch.topic.message_type, batch.topic.name)
+            queues = [queue for queue in self._starts if queue.is_fed_by(batch.topic)]
             self._queues_by_topic[batch.topic] = queues
         for queue in queues:
             part = _from(batch, self._starts[queue].first_message_txid)
@@ -230,7 +240,7 @@ class _Fold:
                 self._dead_letters_by_part[author].recover_letters(batch)
 
     def _replay(self, batch: EntryBatch) -> None:
-        queue = self._queues.find(batch.topic.message_type, batch.topic.name)
+        queue = self._queues.get((batch.topic.message_type, batch.topic.name))
         if queue is None:
             return  # it is no longer in the configuration
         batch = _from(batch, self._starts[queue].first_event_txid)

@@ -59,6 +59,11 @@ class RedrivePublishers:
         self._authors.append(author)
         self._parts_by_path.clear()
 
+    def remove(self, author: ServerPublisher) -> None:
+        """Remove the author of messages that were redriven into a queue that is removed."""
+        self._authors.remove(author)
+        self._parts_by_path.clear()
+
     def publisher_parts(self, path: str) -> frozenset[int]:
         """Return the publisher parts of their bookmarks, for messages published at one instance.
 

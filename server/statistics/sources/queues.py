@@ -40,10 +40,11 @@ class QueuesSource:
         self._list_queues()
 
     def _list_queues(self) -> list[QueueTopic]:
-        queues = list(self._topics.queues or ())
-        for queue in queues:
-            if queue not in self._baselines:
-                self._baselines[queue] = replace(queue.core.counters)
+        queues, known = list(self._topics.queues or ()), self._baselines
+        self._baselines = {
+            queue: known[queue] if queue in known else replace(queue.core.counters)
+            for queue in queues
+        }
         return queues
 
     def entries(self) -> Iterator[StatisticsEntry]:

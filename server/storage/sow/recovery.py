@@ -131,13 +131,18 @@ class RecordRebuild:
 
     def __init__(self, sow: SowTopicRecords, journal: Journal, *, has_entries: bool) -> None:
         span = _required_span(sow, journal) if has_entries else LogSpan(journal.last_txid)
-        topic = JournalTopic(sow.type_name, sow.name)
+
+        def has_records_of(message_type: str, name: str) -> bool:
+            return message_type == sow.type_name and sow.covers_topic(name)
+
         self._topic_entries = _TopicEntries(
-            {sow: span}, lambda *found: sow if JournalTopic(*found) == topic else None
+            {sow: span}, lambda *found: sow if has_records_of(*found) else None
         )
         self._apply = _applier(sow)
         start = LogSpan(max(span.after_txid - 1, 0))
-        self._cursor = journal.replay(start, lambda found: found == topic, EVENTS)
+        self._cursor = journal.replay(
+            start, lambda found: has_records_of(found.message_type, found.name), EVENTS
+        )
 
     @property
     def position(self) -> int:

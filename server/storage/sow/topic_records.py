@@ -84,6 +84,7 @@ class SowTopicRecords:
         generator: its key generator, if it has one.
 
     Attributes:
+        spec: its description; a reload replaces it by one with another lifetime of records.
         table: its records and indexes.
         key_fields: the fields that its SOW keys are made from; empty if they are made otherwise.
     """
@@ -96,7 +97,7 @@ class SowTopicRecords:
         functions: Functions,
         generator: KeySource | None = None,
     ) -> None:
-        self.spec: Final = spec
+        self.spec = spec
         self.table: Final = RecordTable(store, message_type, table_options(spec, functions))
         fields = [_path(text) for text in spec.keys]
         self._has_events: Final = spec.name.startswith(EVENTS)

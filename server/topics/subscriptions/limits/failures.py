@@ -11,7 +11,7 @@ subscriptions. Thousands may have the failed filter, so they end in slices
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amperage.wire.header import Header
@@ -28,6 +28,13 @@ _BATCH_SIZE: Final = 20
 """Subscriptions that end in a slice."""
 
 
+class QueueRemovedError(Exception):
+    """A consumer's queue has been removed."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue {queue} has been removed from the configuration")
+
+
 class _Failure(NamedTuple):
     """A reported failure: the subscription has to end. See `SubscriptionFailures.report`."""
 
@@ -35,6 +42,13 @@ class _Failure(NamedTuple):
     sub_id: str
     topic: str
     error: Exception
+
+
+_MESSAGE_IDS: Final[Mapping[type[Exception], str]] = {
+    TooCostlyError: "14-0005",
+    QueueRemovedError: "14-0006",
+}
+"""The log entries of failures that are no defects of the server."""
 
 
 class SubscriptionFailures:
@@ -88,16 +102,16 @@ class SubscriptionFailures:
     def _end_subscription(self, failure: _Failure) -> None:
         client, sub_id, topic, error = failure
         self._pending_ids.discard((client.number, sub_id))
-        is_costly = isinstance(error, TooCostlyError)
-        problem = str(error) if is_costly else repr(error)
+        message_id = _MESSAGE_IDS.get(type(error))
+        problem = repr(error) if message_id is None else str(error)
         self._log.emit(
-            "14-0005" if is_costly else "14-0004",
+            message_id or "14-0004",
             client=client.client_name,
             sub_id=sub_id,
             topic=topic,
             error=problem,
         )
-        if not is_costly:
+        if message_id is None:
             problem = f"the server failed on behalf of this subscription: {problem}"
         if not client.is_open or sub_id not in client.subscriptions:
             return
