@@ -25,7 +25,7 @@ from server.sql.query.errors import SqlError
 from server.sql.query.query_engine import QueryEngine
 from server.sql.query.session import SqlSession
 from server.sql.query.statement_parser import parse
-from server.sql.tables import scan
+from server.sql.tables import column_query, scan
 from server.sql.tables.errors import ColumnsWidenedError
 from tests.engine.support import Core, CorePeer
 from tests.sql.tables.support import Tables
@@ -297,8 +297,8 @@ def test_changes_during_the_snapshot_come_once(
     """Some of them are of records that the snapshot has read, some of ones that it has not."""
     for module in ("indexes.memo_index", "query.query", "snapshot", "record_table"):
         monkeypatch.setattr(f"server.storage.sow.{module}.MEMO_BLOCK_ROWS", 16)
-    monkeypatch.setattr(scan, "MEMO_BLOCK_ROWS", 16)
-    monkeypatch.setattr(scan, "_RECORD_BATCH_SIZE", 5)
+    monkeypatch.setattr(column_query, "MEMO_BLOCK_ROWS", 16)
+    monkeypatch.setattr(column_query, "_RECORD_BATCH_SIZE", 5)
     monkeypatch.setattr(scan, "_SLICE_SECONDS", 0)
     core = make_core()
     publisher = core.log_on("publisher")

@@ -10,7 +10,7 @@ import pytest
 
 from server.expressions.backends.columns import warm_up
 from server.sql.query.tables import ScanRequest
-from server.sql.tables import row_conversion, scan
+from server.sql.tables import column_query, row_conversion, scan
 from server.sql.tables.errors import (
     ColumnsWidenedError,
     InvalidFilterError,
@@ -41,9 +41,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"server.storage.sow.{module}.MEMO_BLOCK_ROWS", 16)
     monkeypatch.setattr("server.storage.sow.query.query._READ_BATCH_SIZE", 10)
     monkeypatch.setattr("server.storage.sow.query.query._WARM_BLOCKS", 2)
-    monkeypatch.setattr(scan, "MEMO_BLOCK_ROWS", 16)
-    monkeypatch.setattr(scan, "_DENSE_ROWS", 8)
-    monkeypatch.setattr(scan, "_RECORD_BATCH_SIZE", 5)
+    monkeypatch.setattr(column_query, "MEMO_BLOCK_ROWS", 16)
+    monkeypatch.setattr(column_query, "_DENSE_ROWS", 8)
+    monkeypatch.setattr(column_query, "_RECORD_BATCH_SIZE", 5)
     monkeypatch.setattr(scan, "_REDACTION_BATCH_SIZE", 3)
     monkeypatch.setattr(row_conversion, "_BODY_BATCH_SIZE", 4)
 
