@@ -21,24 +21,19 @@ from config_schema.topology.description import (
 OnwardTopic: TypeAlias = tuple[Destination, ReplicatedTopic]
 
 
+@dataclass(eq=False)
 class TopologyLink:
     """A source and the instance at the other end, with the lookup tables of the topics.
 
-    Args:
+    Attributes:
         source: the instance that sends.
         downstream: the instance that receives.
         return_destinations: the destinations of `downstream` that lead to `source`.
     """
 
-    def __init__(
-        self,
-        source: InstanceDescription,
-        downstream: InstanceDescription,
-        return_destinations: Sequence[Destination],
-    ) -> None:
-        self.source = source
-        self.downstream = downstream
-        self.return_destinations = return_destinations
+    source: InstanceDescription
+    downstream: InstanceDescription
+    return_destinations: Sequence[Destination]
 
     @cached_property
     def source_logged(self) -> Coverage:

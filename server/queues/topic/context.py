@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _MICROSECONDS: Final = 1_000_000
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class QueueServices:
     """The server's services for queues.
 
@@ -32,27 +34,15 @@ class QueueServices:
         is_replicated: returns True if this instance replicates a topic, by message type and name.
     """
 
-    def __init__(
-        self,
-        log: TransactionLog,
-        topics: TopicTable,
-        clock: Clock,
-        schedule: Callable[[EngineTask], None],
-        deliveries: DeliveryScheduler,
-        events: ServerLog,
-        queue_peers: QueuePeers,
-        group: str,
-        is_replicated: Callable[[str, str], bool],
-    ) -> None:
-        self.log: Final = log
-        self.topics: Final = topics
-        self.clock: Final = clock
-        self.schedule: Final = schedule
-        self.deliveries: Final = deliveries
-        self.events: Final = events
-        self.queue_peers: Final = queue_peers
-        self.group: Final = group
-        self.is_replicated: Final = is_replicated
+    log: TransactionLog
+    topics: TopicTable
+    clock: Clock
+    schedule: Callable[[EngineTask], None]
+    deliveries: DeliveryScheduler
+    events: ServerLog
+    queue_peers: QueuePeers
+    group: str
+    is_replicated: Callable[[str, str], bool]
 
     @property
     def now_us(self) -> int:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -123,29 +124,21 @@ class InFlightEntries:
         )
 
 
+@dataclass(slots=True, eq=False)
 class _AckUnit:
     """Entries of a lane that are acknowledged together.
 
-    Args:
+    Attributes:
         first_txid: txid of the first at the source.
         last_txid: txid of the last at the source.
         own_last_txid: the highest txid of any of them here.
         routing_keys: topics and paths that they have here.
     """
 
-    __slots__ = ("first_txid", "last_txid", "own_last_txid", "routing_keys")
-
-    def __init__(
-        self,
-        first_txid: int,
-        last_txid: int,
-        own_last_txid: int,
-        routing_keys: set[EntryRoutingKey],
-    ) -> None:
-        self.first_txid = first_txid
-        self.last_txid = last_txid
-        self.own_last_txid = own_last_txid
-        self.routing_keys = routing_keys
+    first_txid: int
+    last_txid: int
+    own_last_txid: int
+    routing_keys: set[EntryRoutingKey]
 
     def merge(self, other: _AckUnit) -> None:
         """Merge another unit into this one; both wait for the destinations of either."""

@@ -21,6 +21,7 @@ an unknown user. Clients that support SCRAM then log on by it, and send no passw
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from server.security.authentication import Admission, Challenge, LogonCredentials
@@ -72,23 +73,21 @@ def load_authentication(
     return CustomAuthenticator(module.name, cast("AuthenticationModule", instance), worker, log)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class CustomAuthenticator:
     """Adapts a module of a library to the engine.
 
-    Args:
+    Attributes:
         name: its name in the configuration.
         module: the module.
         worker: runs its decisions.
         log: receives an entry when one fails.
     """
 
-    def __init__(
-        self, name: str, module: AuthenticationModule, worker: AsyncWorker, log: ServerLog
-    ) -> None:
-        self.name: Final = name
-        self.module: Final = module
-        self.worker: Final = worker
-        self.log: Final = log
+    name: str
+    module: AuthenticationModule
+    worker: AsyncWorker
+    log: ServerLog
 
     def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -188,10 +188,11 @@ class KerberosMechanism:
         return Admission(True, acceptor.user, "", token=answer)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class MultiAuthenticator(AuthenticatorWithoutScram):
     """The module, as the engine sees it.
 
-    Args:
+    Attributes:
         name: its name in the configuration.
         mechanism: authenticates users.
         allows_anonymous: whether clients may log on anonymously, without a password.
@@ -199,19 +200,11 @@ class MultiAuthenticator(AuthenticatorWithoutScram):
         log: receives an entry when credentials cannot be checked.
     """
 
-    def __init__(
-        self,
-        name: str,
-        mechanism: Mechanism,
-        allows_anonymous: bool,
-        worker: AsyncWorker,
-        log: ServerLog,
-    ) -> None:
-        self.name: Final = name
-        self.mechanism: Final = mechanism
-        self.allows_anonymous: Final = allows_anonymous
-        self.worker: Final = worker
-        self.log: Final = log
+    name: str
+    mechanism: Mechanism
+    allows_anonymous: bool
+    worker: AsyncWorker
+    log: ServerLog
 
     def begin_logon(self) -> LogonExchange:
         """See `LogonAuthenticator`."""

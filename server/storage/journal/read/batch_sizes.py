@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,21 +17,19 @@ if TYPE_CHECKING:
 TxidArray = npt.NDArray[np.int64]
 
 
+@dataclass(slots=True, eq=False)
 class EntrySizes:
     """Txids and sizes of some entries in order.
 
-    Args:
+    Attributes:
         txids: their txids.
         sizes: the lengths of their bodies in bytes.
         first_timestamp: time of the first entry, in microseconds since the Unix epoch.
     """
 
-    __slots__ = ("first_timestamp", "sizes", "txids")
-
-    def __init__(self, txids: TxidArray, sizes: TxidArray, first_timestamp: int) -> None:
-        self.txids = txids
-        self.sizes = sizes
-        self.first_timestamp = first_timestamp
+    txids: TxidArray
+    sizes: TxidArray
+    first_timestamp: int
 
     def __len__(self) -> int:
         return len(self.txids)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -54,10 +55,11 @@ class DamagedEntry(NamedTuple):
     batch: EntryBatch | None = None
 
 
+@dataclass(slots=True, eq=False)
 class RawEntryBatch:
     """Consecutive entries with the same topic and origin, all or none of which have extras.
 
-    Args:
+    Attributes:
         topic: the topic that they were published to.
         origin: user and replication path.
         records: their records, as in a `RawEntryRange`.
@@ -66,24 +68,12 @@ class RawEntryBatch:
         has_extras: they have correlation ids, or SOW keys that their publisher gave.
     """
 
-    __slots__ = ("bodies", "has_extras", "kind", "origin", "records", "topic")
-
-    def __init__(
-        self,
-        topic: JournalTopic,
-        origin: JournalOrigin,
-        records: bytes,
-        bodies: bytes,
-        kind: int,
-        *,
-        has_extras: bool,
-    ) -> None:
-        self.kind = kind
-        self.topic = topic
-        self.origin = origin
-        self.records = records
-        self.bodies = bodies
-        self.has_extras = has_extras
+    topic: JournalTopic
+    origin: JournalOrigin
+    records: bytes
+    bodies: bytes
+    kind: int
+    has_extras: bool = field(kw_only=True)
 
     def __len__(self) -> int:
         return len(self.records) // RECORD_SIZE
@@ -106,29 +96,21 @@ class RawEntryBatch:
         )
 
 
+@dataclass(slots=True, eq=False)
 class RawEntryRange:
     """Some entries of one journal file, in order. All of them are intact.
 
-    Args:
+    Attributes:
         records: as in the file, except that each has its body's offset in `bodies`.
         bodies: bodies with extras; there may be others between them.
         definitions: the topics and origins by their numbers.
         damaged_entries: damaged entries that were left out, in order.
     """
 
-    __slots__ = ("bodies", "damaged_entries", "definitions", "records")
-
-    def __init__(
-        self,
-        records: bytes,
-        bodies: bytes,
-        definitions: FileDefinitions,
-        damaged_entries: Sequence[DamagedEntry] = (),
-    ) -> None:
-        self.records = records
-        self.bodies = bodies
-        self.definitions = definitions
-        self.damaged_entries = damaged_entries
+    records: bytes
+    bodies: bytes
+    definitions: FileDefinitions
+    damaged_entries: Sequence[DamagedEntry] = ()
 
     def __bool__(self) -> bool:
         """Return whether there are entries, or damaged ones."""
