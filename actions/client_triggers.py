@@ -5,7 +5,7 @@ A slow client is offline while messages for it are written to disk.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from actions.module import Trigger
 from server.util.encoding import text_to_bytes
@@ -15,28 +15,31 @@ if TYPE_CHECKING:
 
     from actions.action import Action
     from actions.services import ActionServices
+    from config_schema.spec import Options
     from server.topics.subscriptions.client import ClientIdentity
 
 
 class OnClient(Trigger):
     """Runs on an event of a client.
 
-    Attributes:
+    Args:
+        options: the options.
         event: the event.
         includes_user: true if the variables include the authenticated user.
     """
 
-    event: ClassVar[str]
-    includes_user: ClassVar[bool] = False
+    def __init__(self, options: Options, event: str, *, includes_user: bool = False) -> None:
+        super().__init__(options)
+        self._event = event
+        self._includes_user = includes_user
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the event."""
-        includes_user = self.includes_user
 
         def watch(client: ClientIdentity, _details: Mapping[str, str | None]) -> None:
-            action.post(client_variables(client, with_user=includes_user))
+            action.post(client_variables(client, with_user=self._includes_user))
 
-        self.end_later(services.engine.hooks.watch_clients(self.event, watch))
+        self.end_later(services.engine.hooks.watch_clients(self._event, watch))
 
 
 def client_variables(client: ClientIdentity, *, with_user: bool) -> dict[str, bytes]:
@@ -48,35 +51,3 @@ def client_variables(client: ClientIdentity, *, with_user: bool) -> dict[str, by
     if with_user:
         values["AMPS_AUTHENTICATION_ID"] = text_to_bytes(client.user)
     return values
-
-
-class OnConnectClient(OnClient):
-    """Runs when a client connects."""
-
-    event = "connect"
-
-
-class OnLogonClient(OnClient):
-    """Runs when a client logs on."""
-
-    event = "logon"
-    includes_user = True
-
-
-class OnDisconnectClient(OnClient):
-    """Runs when a client disconnects."""
-
-    event = "disconnect"
-    includes_user = True
-
-
-class OnOfflineStart(OnClient):
-    """Runs when a slow client goes offline."""
-
-    event = "offline_start"
-
-
-class OnOfflineStop(OnClient):
-    """Runs when a slow client has caught up."""
-
-    event = "offline_stop"

@@ -5,7 +5,7 @@ Source: AMPS User Guide, On Incoming Replication Connections; On Outgoing Replic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Final
 
 from actions.module import Trigger
 from server.replication.links.link_events import LinkEvent
@@ -14,30 +14,35 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from actions.action import Action
     from actions.services import ActionServices
-    from server.replication.links.link_events import LinkDirection, LinkEvent
+    from config_schema.spec import Options
+    from server.replication.links.link_events import LinkDirection
+
+_INCOMING: Final = (LinkEvent.CONNECT_INCOMING, LinkEvent.DISCONNECT_INCOMING)
+"""Events of links over which messages come here."""
 
 
 class OnLink(Trigger):
     """Runs on an event of a link.
 
-    Attributes:
+    Args:
+        options: the options.
         event: the event.
-        is_incoming: true for links over which messages come here.
     """
 
-    event: ClassVar[LinkEvent]
-    is_incoming: ClassVar[bool] = False
+    def __init__(self, options: Options, event: LinkEvent) -> None:
+        super().__init__(options)
+        self._event = event
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the event; an instance without replication has none."""
         if services.replication is None:
             return
-        with_transport = not self.is_incoming
+        with_transport = self._event not in _INCOMING
 
         def watch(direction: LinkDirection) -> None:
             action.post(_variables(direction, with_transport=with_transport))
 
-        self.end_later(services.replication.events.watch(self.event, watch))
+        self.end_later(services.replication.events.watch(self._event, watch))
 
 
 def _variables(direction: LinkDirection, *, with_transport: bool) -> dict[str, bytes]:
@@ -51,47 +56,3 @@ def _variables(direction: LinkDirection, *, with_transport: bool) -> dict[str, b
     if with_transport:
         values["AMPS_REPLICATION_TRANSPORT_NAME"] = text_to_bytes(direction.transport)
     return values
-
-
-class OnConnectReplication(OnLink):
-    """Runs when a destination is connected."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.CONNECT
-
-
-class OnDisconnectReplication(OnLink):
-    """Runs when a destination is disconnected."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.DISCONNECT
-
-
-class OnConnectIncomingReplication(OnLink):
-    """Runs when an upstream instance connects."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.CONNECT_INCOMING
-    is_incoming: ClassVar[bool] = True
-
-
-class OnDisconnectIncomingReplication(OnLink):
-    """Runs when an upstream instance disconnects."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.DISCONNECT_INCOMING
-    is_incoming: ClassVar[bool] = True
-
-
-class OnUpgradeReplication(OnLink):
-    """Runs when a destination is upgraded."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.UPGRADE
-
-
-class OnDowngradeReplication(OnLink):
-    """Runs when a destination is downgraded."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.DOWNGRADE
-
-
-class OnReplicationResyncComplete(OnLink):
-    """Runs when a destination has caught up."""
-
-    event: ClassVar[LinkEvent] = LinkEvent.RESYNC_COMPLETE

@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 class OldJournals(Step):
     """Marks old journal files for an operation.
 
-    Attributes:
+    Archived and compressed files stay part of the transaction log. Files are removed when they are
+    not needed any more.
+
+    Args:
+        options: the options.
         operation: the operation.
     """
 
-    operation: ClassVar[JournalAction]
     time_limit: ClassVar[float] = 3600.0
 
-    def __init__(self, options: StepOptions) -> None:
+    def __init__(self, options: StepOptions, operation: JournalAction) -> None:
         super().__init__(options)
+        self._operation = operation
         self._age = AgeOption(options)
 
     async def run(self, context: ActionContext) -> None:
@@ -43,24 +47,6 @@ class OldJournals(Step):
         if self.services.journal_retention is None:
             raise StepError("there are no journals: the configuration has no TransactionLog")
         try:
-            await self.services.journal_retention.mark_by_age(self.operation, age_s)
+            await self.services.journal_retention.mark_by_age(self._operation, age_s)
         except JournalError as error:
             raise StepError(str(error)) from None
-
-
-class DoArchiveJournal(OldJournals):
-    """Moves old journals to the archive directory; they stay part of the transaction log."""
-
-    operation: ClassVar[JournalAction] = JournalAction.ARCHIVE
-
-
-class DoCompressJournal(OldJournals):
-    """Compresses old journals; they stay part of the transaction log."""
-
-    operation: ClassVar[JournalAction] = JournalAction.COMPRESS
-
-
-class DoRemoveJournal(OldJournals):
-    """Removes old journals that are not needed any more."""
-
-    operation: ClassVar[JournalAction] = JournalAction.REMOVE

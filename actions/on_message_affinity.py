@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from actions.message_affinity import MessageAffinities
 from actions.records import OnRecords
-from actions.subscription_triggers import OnSubscribe
+from actions.subscription_triggers import SUBSCRIBE_EVENTS
 from server.expressions.topic_names import TopicError, select_topics
 from server.util.encoding import text_to_bytes
 
@@ -52,7 +52,7 @@ class OnMessageAffinity(OnRecords):
         super().provision(services, action)
         for record in self.matching_records():
             self._affinities.add_record((record.topic, record.key), _MATCH)
-        for event in OnSubscribe.events:
+        for event in SUBSCRIBE_EVENTS:
             services.engine.hooks.watch_clients(event, self._on_subscribe)
         services.engine.hooks.watch_clients("unsubscribe", self._on_unsubscribe)
 

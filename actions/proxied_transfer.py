@@ -7,7 +7,7 @@ Source: AMPS User Guide, Manage Queue Transfers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from actions.module import Step, StepError
 from actions.options import required
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class ChangeProxiedTransfer(Step):
     """Sets proxied transfer for one queue, until it is set otherwise or the instance ends.
 
-    Attributes:
+    Args:
+        options: the options.
         enabled: the new setting.
     """
 
-    enabled: ClassVar[bool]
-
-    def __init__(self, options: StepOptions) -> None:
+    def __init__(self, options: StepOptions, *, enabled: bool) -> None:
         super().__init__(options)
+        self._enabled = enabled
         self._topic = required(options, "Topic")
         self._message_type = required(options, "MessageType")
 
@@ -45,16 +45,4 @@ class ChangeProxiedTransfer(Step):
         queue = None if queues is None else queues.find(message_type, name)
         if queue is None:
             raise StepError(f"there is no queue {name!r} of type {message_type}")
-        queue.shared_queue.set_proxied(self.enabled)
-
-
-class DoEnableProxiedTransfer(ChangeProxiedTransfer):
-    """Enables proxied transfer."""
-
-    enabled: ClassVar[bool] = True
-
-
-class DoDisableProxiedTransfer(ChangeProxiedTransfer):
-    """Disables proxied transfer."""
-
-    enabled: ClassVar[bool] = False
+        queue.shared_queue.set_proxied(self._enabled)

@@ -8,22 +8,26 @@ Source: AMPS User Guide, Manage Security.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from actions.module import Step
 
 if TYPE_CHECKING:
     from actions.context import ActionContext
+    from actions.step_options import StepOptions
 
 
 class SwitchSecurity(Step):
     """Switches one part of security.
 
-    Attributes:
+    Args:
+        options: the options.
         is_on: the new state.
     """
 
-    is_on: ClassVar[bool]
+    def __init__(self, options: StepOptions, *, is_on: bool) -> None:
+        super().__init__(options)
+        self.is_on = is_on
 
     def log_switch(self, part: str) -> None:
         """Log the new state of a part of security."""
@@ -42,18 +46,6 @@ class SwitchAuthentication(SwitchSecurity):
         self.log_switch("authentication")
 
 
-class DoEnableAuthentication(SwitchAuthentication):
-    """Switches authentication on."""
-
-    is_on = True
-
-
-class DoDisableAuthentication(SwitchAuthentication):
-    """Switches authentication off."""
-
-    is_on = False
-
-
 class SwitchEntitlement(SwitchSecurity):
     """Switches entitlement; earlier decisions are made anew."""
 
@@ -62,15 +54,3 @@ class SwitchEntitlement(SwitchSecurity):
         self.services.engine.security_switches.is_entitlement_on = self.is_on
         self.services.engine.topics.invalidate()
         self.log_switch("entitlement")
-
-
-class DoEnableEntitlement(SwitchEntitlement):
-    """Switches entitlement on."""
-
-    is_on = True
-
-
-class DoDisableEntitlement(SwitchEntitlement):
-    """Switches entitlement off."""
-
-    is_on = False

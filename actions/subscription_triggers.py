@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Final
 
 from actions.module import ModuleProvisionError, Trigger
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from actions.action import Action
     from actions.services import ActionServices
     from config_schema.spec import Options
     from server.topics.subscriptions.client import ClientIdentity
 
+SUBSCRIBE_EVENTS: Final = (
+    "subscribe",
+    "delta_subscribe",
+    "sow_and_subscribe",
+    "sow_and_delta_subscribe",
+)
+"""The events of commands that subscribe."""
+
 
 class OnSubscription(Trigger):
     """Runs when a client begins or ends a subscription.
 
-    Attributes:
+    Args:
+        options: the options.
         events: the events that run the action.
     """
 
-    events: ClassVar[tuple[str, ...]]
+    def __init__(self, options: Options, events: Sequence[str]) -> None:
+        super().__init__(options)
+        self._events = events
 
     def provision(self, services: ActionServices, action: Action) -> None:
         """Listen for the events."""
@@ -45,7 +56,7 @@ class OnSubscription(Trigger):
                     }
                 )
 
-        for event in self.events:
+        for event in self._events:
             self.end_later(services.engine.hooks.watch_clients(event, watch))
 
 
@@ -60,15 +71,3 @@ def watched_topics(options: Options, services: ActionServices) -> TopicSelector:
         return select_topics(options.get("Topic") or "", literal=literal)
     except TopicError as error:
         raise ModuleProvisionError(str(error)) from None
-
-
-class OnSubscribe(OnSubscription):
-    """Runs when a client subscribes, by any command."""
-
-    events = ("subscribe", "delta_subscribe", "sow_and_subscribe", "sow_and_delta_subscribe")
-
-
-class OnUnsubscribe(OnSubscription):
-    """Runs when a client unsubscribes or disconnects."""
-
-    events = ("unsubscribe",)

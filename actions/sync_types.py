@@ -13,6 +13,8 @@ from actions.module import Step
 from actions.options import AgeOption, interval_s, optional
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actions.context import ActionContext
     from actions.services import ActionServices
     from actions.step_options import StepOptions
@@ -23,10 +25,18 @@ _MICROSECONDS: Final = 1e6
 
 
 class ChangeSyncType(Step):
-    """Changes sync types by the age of the oldest entry that a destination has not acknowledged."""
+    """Changes sync types by the age of the oldest entry that a destination has not acknowledged.
 
-    def __init__(self, options: StepOptions) -> None:
+    Args:
+        options: the options.
+        change: `ReplicationState.upgrade_recovered` or `ReplicationState.downgrade_late`.
+    """
+
+    def __init__(
+        self, options: StepOptions, change: Callable[[ReplicationState, int], object]
+    ) -> None:
         super().__init__(options)
+        self._change = change
         self._age = AgeOption(options)
         self._grace_period = optional(options, "GracePeriod")
 
@@ -35,15 +45,6 @@ class ChangeSyncType(Step):
         self._replication = services.replication
         self._clock = services.engine.clock
         self._started_s = self._clock.steady()
-
-    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
-        """Change it for the destinations concerned.
-
-        Args:
-            replication: has them.
-            age_us: of the oldest entry that decides, in microseconds.
-        """
-        raise NotImplementedError
 
     async def run(self, context: ActionContext) -> None:
         """Change it, unless the instance has just begun.
@@ -56,20 +57,4 @@ class ChangeSyncType(Step):
             grace_s = interval_s("GracePeriod", self._grace_period, context)
         is_early = self._clock.steady() < self._started_s + grace_s
         if self._replication is not None and not is_early:
-            self.change_sync_types(self._replication, round(age_s * _MICROSECONDS))
-
-
-class DoUpgradeReplication(ChangeSyncType):
-    """Upgrades destinations."""
-
-    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
-        """Upgrade the destinations without an unacknowledged entry as old as `age_us`."""
-        replication.upgrade_recovered(age_us)
-
-
-class DoDowngradeReplication(ChangeSyncType):
-    """Downgrades destinations."""
-
-    def change_sync_types(self, replication: ReplicationState, age_us: int) -> None:
-        """Downgrade the destinations with an unacknowledged entry older than `age_us`."""
-        replication.downgrade_late(age_us)
+            self._change(self._replication, round(age_s * _MICROSECONDS))

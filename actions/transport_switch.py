@@ -14,25 +14,22 @@ from server.transports.listener import TransportError
 if TYPE_CHECKING:
     from actions.context import ActionContext
     from actions.step_options import StepOptions
-    from server.app.wiring.transport_table import TransportTable
 
 
 class SwitchTransport(Step):
-    """Switches one transport, or all of them."""
+    """Enables or disables one transport, or all of them.
+
+    Args:
+        options: the options.
+        enabled: whether the transports listen from then on.
+    """
 
     time_limit: ClassVar[float] = 60.0
 
-    def __init__(self, options: StepOptions) -> None:
+    def __init__(self, options: StepOptions, *, enabled: bool) -> None:
         super().__init__(options)
+        self._enabled = enabled
         self._transport = optional(options, "Transport")
-
-    async def switch_transport(self, transports: TransportTable, name: str) -> None:
-        """Switch one transport.
-
-        Raises:
-            TransportError: there is none of this name, or it cannot be switched.
-        """
-        raise NotImplementedError
 
     async def run(self, context: ActionContext) -> None:
         """Switch the configured transports.
@@ -40,27 +37,12 @@ class SwitchTransport(Step):
         Raises:
             StepError: one of them does not exist or cannot be switched.
         """
-        names: tuple[str, ...] = self.services.transports.names
+        transports = self.services.transports
+        names: tuple[str, ...] = transports.names
         if self._transport is not None:
             names = (self._transport.expand_text(context),)
         for name in names:
             try:
-                await self.switch_transport(self.services.transports, name)
+                await (transports.enable if self._enabled else transports.disable)(name)
             except TransportError as error:
                 raise StepError(str(error)) from None
-
-
-class DoEnableTransport(SwitchTransport):
-    """Enables one transport, or all of them."""
-
-    async def switch_transport(self, transports: TransportTable, name: str) -> None:
-        """Enable one transport."""
-        await transports.enable(name)
-
-
-class DoDisableTransport(SwitchTransport):
-    """Disables one transport, or all of them."""
-
-    async def switch_transport(self, transports: TransportTable, name: str) -> None:
-        """Disable one transport."""
-        await transports.disable(name)
