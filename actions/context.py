@@ -123,3 +123,12 @@ class VariableTemplate:
     def expand_text(self, context: ActionContext) -> str:
         """Return the result of `expand` as a text."""
         return bytes_to_text(self.expand(context))
+
+
+def message_variables(topic: str, body: bytes) -> dict[str, bytes]:
+    """Return the variables that hold a message."""
+    return {
+        "AMPS_TOPIC": text_to_bytes(topic),
+        "AMPS_DATA": body,
+        "AMPS_DATA_LENGTH": b"%d" % len(body),
+    }

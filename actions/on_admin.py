@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.module import Trigger
-from actions.requests import RequestedAction
+from actions.services import RequestedAction
 
 if TYPE_CHECKING:
     from actions.action import Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.messages import message_variables
+from actions.context import message_variables
 from actions.module import Trigger
 from actions.subscription_triggers import watched_topics
 from server.util.encoding import text_to_bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.messages import message_variables
+from actions.context import message_variables
 from actions.module import ModuleProvisionError, Trigger
 from server.engine.commands.errors import CommandRefusedError
 from server.topics.subscriptions.delivery.envelope import iso_timestamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from actions.messages import message_variables
+from actions.context import message_variables
 from actions.records import OnRecords, matching_types, removed_record_variables
 from server.topics.subscriptions.delivery.record_delivery import DELETED, EXPIRED, MATCH
 from server.util.encoding import text_to_bytes

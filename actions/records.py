@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.messages import message_variables
+from actions.context import message_variables
 from actions.module import ModuleProvisionError, Trigger
 from config_schema.regex import matches
 from server.engine.commands.errors import CommandRefusedError

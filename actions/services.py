@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from actions.action import Action
     from actions.context import ActionContext
-    from actions.requests import RequestedAction
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.engine.internal_client import InternalClient
@@ -25,6 +24,26 @@ if TYPE_CHECKING:
     from server.replication.links.registry import LinkRegistry
     from server.replication.links.replication_state import ReplicationState
     from server.statistics.statistics_thread import StatisticsThread
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedAction:
+    """An action that runs on a request.
+
+    Attributes:
+        path: the last part of its path.
+        name: its display name.
+        description: its description, in the words of the configuration.
+        required_parameters: parameters that a request must have.
+        post: schedules a run; takes the parameters of the request.
+    """
+
+    path: str
+    name: str
+    description: str
+    required_parameters: tuple[str, ...]
+    post: Callable[[Mapping[str, bytes]], None]
+
 
 _Result = TypeVar("_Result")
 

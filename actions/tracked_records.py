@@ -14,7 +14,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actions.messages import message_variables
+from actions.context import message_variables
 from actions.options import fixed_interval_s
 from actions.records import OnRecords
 from server.storage.sow.records import to_seconds

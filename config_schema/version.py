@@ -10,3 +10,6 @@ AMPS_VERSION: Final = "5.3.5.135"
 
 `${AMPS_VERSION}` expands to it, and RequiredMinimumVersion is compared with it.
 """
+
+
+BANNER: Final = f"Amperage {VERSION} - runs configurations written for AMPS {AMPS_VERSION}"

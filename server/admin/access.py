@@ -22,11 +22,10 @@ from config_schema.regex import matches
 from server.admin.audit_events import TRANSPORT, AdminAudit
 from server.admin.credential_cache import CredentialCache
 from server.admin.http.messages import HttpError, HttpHeaders, HttpRequest
-from server.security.authentication import Admission, LogonCredentials, LogonOrigin
+from server.security.authentication import Admission, LogonCredentials, LogonOrigin, proof_headers
 from server.security.cookies import COOKIE, DEFAULT_SECONDS, CookieSessions, cookies_in
 from server.security.deferred import mapped
 from server.security.permissions import UNKNOWN_USER_PERMIT, Permission
-from server.security.proof_header import proof
 from server.util.rate_limited_log import RateLimitedLog, RunningLoopTimer, host_of
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ class AccessControl:
             admission.user,
             request.peer,
             cookie=self.sessions.begin_session(admission.user, authorization),
-            auth_headers=proof(self._admin.www_authenticate, admission),
+            auth_headers=proof_headers(self._admin.www_authenticate, admission),
         )
 
     def session_cookie_headers(

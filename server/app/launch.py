@@ -23,9 +23,9 @@ from config_schema.configuration_text import redact_document, shown
 from config_schema.document import ConfigDocument
 from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec, LogTargetSpec
+from config_schema.version import BANNER
 from server.app import access_report
 from server.app.background_output import background_output, takes_data
-from server.app.banner import BANNER
 from server.app.check_report import TopologyCheck, print_problems, report
 from server.app.configuration import Configuration, read_configuration
 from server.app.daemon import detach

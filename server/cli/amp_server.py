@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Final
 
-from server.app.banner import BANNER
+from config_schema.version import BANNER
 from server.app.command_line import WRONG_USAGE, CommandLineParser, CompletionAction, file_name
 from server.app.stdio import OutputError, mute_standard_output, open_standard_streams, put, say
 

@@ -233,3 +233,15 @@ class RefuseAllAuthenticator(ImmediateAuthenticator):
     def authenticate(self, credentials: LogonCredentials) -> Admission:
         """See `LogonExchange`."""
         return Admission(False, "", f"no user may log on, {credentials.user!r} included")
+
+
+def proof_headers(challenge: str | None, admission: Admission) -> tuple[tuple[str, str], ...]:
+    """Return the headers that prove the server's identity to a client that it has admitted.
+
+    Args:
+        challenge: the challenge that the credentials answered (WWWAuthenticate).
+        admission: the decision on the credentials.
+    """
+    if challenge is None or challenge.lower() != "negotiate" or not admission.token:
+        return ()
+    return (("WWW-Authenticate", f"{challenge} {admission.token}"),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.statistics.sources.names import topic_ids
+from server.statistics.sources.texts import topic_ids
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine

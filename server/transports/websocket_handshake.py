@@ -28,9 +28,9 @@ from server.security.authentication import (
     LogonCredentials,
     LogonExchange,
     LogonOrigin,
+    proof_headers,
 )
 from server.security.deferred import AnswerOrFuture, mapped
-from server.security.proof_header import proof
 from server.transports.origins import Origins
 from server.transports.own_hosts import OwnHosts
 from server.transports.trusted_admin import TrustedAdmin
@@ -183,7 +183,7 @@ class HandshakeAuthenticator:
         def to_result(admission: Admission) -> HandshakeResult | HandshakeError:
             if admission.granted:
                 admitted = replace(connection_context, authenticator=FixedAuthenticator(admission))
-                return HandshakeResult(admitted, proof(self.www_authenticate, admission))
+                return HandshakeResult(admitted, proof_headers(self.www_authenticate, admission))
             detail = admission.detail or admission.reason
             return self._make_refusal(
                 "The credentials are not accepted.", (credentials.user, detail)

@@ -10,11 +10,10 @@ from server.statistics.resources import CLIENTS, SOW, SUBSCRIPTIONS
 from server.statistics.sample import StatisticsEntry, StatisticsSource
 from server.statistics.schema import Resource, StatisticValue
 from server.statistics.sources.clients import ClientsSource
-from server.statistics.sources.names import topic_ids
 from server.statistics.sources.processors import ProcessorsSource
 from server.statistics.sources.sow import SowSource
 from server.statistics.sources.subscriptions import SubscriptionsSource
-from server.statistics.sources.texts import duration, moment
+from server.statistics.sources.texts import duration, moment, topic_ids
 from tests.engine.support import Core
 from tests.storage.sow.support import topic_spec
 

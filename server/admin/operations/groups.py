@@ -20,7 +20,7 @@ from server.admin.operations.queues import queue_group
 from server.engine.maintenance.journal_retention import JournalAction
 from server.engine.maintenance.sow_compaction import compact
 from server.queues.topic.report import report
-from server.statistics.sources.names import topic_ids
+from server.statistics.sources.texts import topic_ids
 from server.storage.journal import JournalError
 from server.storage.sow.store import RecordStoreError
 from server.transports.listener import TransportError
@@ -29,8 +29,7 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actions.requests import RequestedAction
-    from actions.services import ActionServices
+    from actions.services import ActionServices, RequestedAction
     from server.engine.session import Session
     from server.replication.links.replication_state import ReplicationState
     from server.storage.sow.topic_records import SowTopicRecords

@@ -18,7 +18,7 @@ from server.expressions.regex.budget import TooCostlyError
 from server.queues.core import AckOutcome, UnmatchedError
 from server.queues.core.states import AVAILABLE, BEHIND, DELAYED
 from server.queues.topic.acknowledgement import AckTerms
-from server.statistics.sources.names import topic_ids
+from server.statistics.sources.texts import topic_ids
 from server.storage.journal import JournalUnavailableError, JournalUnreadableError
 
 if TYPE_CHECKING:

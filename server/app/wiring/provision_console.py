@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from server.admin.console import expressions, log_tail, logon, runbook
 from server.admin.console.assets import CONSOLE, SQL_PATH, ConsoleAssets
 from server.admin.console.json_page import JsonPage
-from server.admin.console.mesh import mesh_addresses
-from server.admin.console.page import ConsolePage
-from server.admin.console.policy import policy
+from server.admin.console.page import ConsolePage, mesh_addresses, policy
 from server.admin.console.queries import query_transport
 from server.admin.console.session import MAY, SESSION, SessionPage, SqlOffer
 from server.admin.site import HttpRoute

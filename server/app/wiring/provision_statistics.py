@@ -17,10 +17,9 @@ from server.statistics.sources.caches import CachesSource
 from server.statistics.sources.certificates import CertificatesSource
 from server.statistics.sources.clients import ClientsSource
 from server.statistics.sources.derived import ConflatedTopicsSource, ViewsSource
-from server.statistics.sources.instance import InstanceSource, TuningSource
+from server.statistics.sources.instance import InstanceSource, MessageTypesSource, TuningSource
 from server.statistics.sources.log_targets import logging_sources
 from server.statistics.sources.mesh import MeshInstancesSource, MeshLinksSource
-from server.statistics.sources.message_types import MessageTypesSource
 from server.statistics.sources.processors import ApiSource, ProcessorsSource, QueriesSource
 from server.statistics.sources.queues import QueuesSource
 from server.statistics.sources.replication import ReplicationSource

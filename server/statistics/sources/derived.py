@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from server.statistics.resources import CONFLATED_TOPICS, VIEWS
 from server.statistics.sample import StatisticsEntry
-from server.statistics.sources.names import topic_ids
-from server.statistics.sources.texts import interval
+from server.statistics.sources.texts import interval, topic_ids
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.conflated_topic import ConflatedTopic
 from server.topics.view_topic import View

@@ -1,16 +1,16 @@
-"""The instance itself, and its tuning."""
+"""The instance itself, its tuning, and its message types."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from amperage.wire.bookmarks import client_hash
 from config_schema.version import AMPS_VERSION
-from server.statistics.resources import INSTANCE, TUNING
+from server.statistics.resources import INSTANCE, MESSAGE_TYPES, TUNING
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import duration
 
@@ -73,3 +73,30 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+class MessageTypesSource:
+    """The message types, including those that need not be configured.
+
+    Args:
+        modules: the module of each type, by its name.
+        spec: the instance's description.
+    """
+
+    resource = MESSAGE_TYPES
+
+    def __init__(self, modules: Mapping[str, str], spec: InstanceSpec) -> None:
+        options = {
+            message_type.name: ",".join(
+                f"{option.name}={option.value}" for option in message_type.options.items
+            )
+            for message_type in spec.message_types
+        }
+        self._entries = [
+            StatisticsEntry(name, (module, name, options.get(name, ""), ""), ())
+            for name, module in modules.items()
+        ]
+
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
+        return iter(self._entries)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from server.queues.core.states import FOREIGN
 from server.statistics.resources import QUEUES
 from server.statistics.sample import StatisticsEntry
-from server.statistics.sources.names import topic_ids
+from server.statistics.sources.texts import topic_ids
 
 if TYPE_CHECKING:
     from server.queues.core.counts import QueueCounters

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import SOW
 from server.statistics.sample import StatisticsEntry
-from server.statistics.sources.names import topic_ids
-from server.statistics.sources.texts import interval
+from server.statistics.sources.texts import interval, topic_ids
 from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:

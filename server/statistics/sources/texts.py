@@ -1,7 +1,8 @@
-"""Values as texts, in the form of the Monitoring Guide."""
+"""Values and ids as texts, in the form of the Monitoring Guide."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -31,3 +32,14 @@ def duration(seconds: float) -> str:
 def interval(nanoseconds: int) -> str:
     """Return an interval as the configuration may have it: seconds, or parts of one."""
     return f"{nanoseconds / 1_000_000_000:g}s"
+
+
+def topic_ids(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the ids of topics: several of one name may have different message types.
+
+    Args:
+        names: for each topic its name, and the name of its message type.
+
+    Source: Deployment Checklist, SOW Topic Traffic Metrics.
+    """
+    return [f"{name}!{message_type}" for name, message_type in names]
