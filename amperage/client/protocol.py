@@ -463,7 +463,12 @@ class ClientProtocol(PublishCommands):
 
     def _process_ack(self, header: Header) -> None:
         if header.command_id is None:
-            self._process_conflated_ack(header)
+            sub_id = header.sub_id
+            if sub_id is not None and header.status == "failure":  # the server has ended it
+                error = command_error("subscribe", header.reason, header.detail)
+                self._close_inbox(sub_id, error)
+            else:
+                self._process_conflated_ack(header)
             return
         request = self._requests.get(header.command_id)
         ack_type = header.acks or ""

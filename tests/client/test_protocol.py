@@ -407,6 +407,19 @@ def test_an_ended_subscription_hands_out_what_had_come(protocol: ClientProtocol)
     assert sent(protocol)[-1][0]["sub_id"] == "1"
 
 
+def test_a_subscription_that_the_server_ends_hands_out_the_reason_after_its_messages(
+    protocol: ClientProtocol, feed: Feed
+) -> None:
+    request, other = protocol.subscribe("t"), protocol.subscribe("u")
+    ended = {"c": "ack", "a": "processed", "status": "failure", "sub_id": "1"}
+    reason = {"reason": "subscription ended", "detail": "queue t has been removed"}
+    message = frame({"c": "p", "t": "t", "sids": "1"}, b"m")
+    feed(protocol, ack(request) + ack(other) + message + frame(ended | reason) + message)
+    assert bodies(request) == [b"m"]
+    assert "subscription ended" in str(inbox_of(request).error)
+    assert not inbox_of(other).is_ended
+
+
 def test_unsubscribing_from_all_ends_every_stream(protocol: ClientProtocol) -> None:
     requests = [protocol.subscribe("a"), protocol.sow("b")]
     protocol.unsubscribe("all")

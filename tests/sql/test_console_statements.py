@@ -320,7 +320,7 @@ def test_nobody_gets_what_the_transport_would_refuse(
         assert session["sql"] == ("" if reason else "sql")
         assert reason in session["sql_refusal"]
         if reason:
-            assert server.post(PATH, {"statement": "SELECT 1"}, **headers).status == 405
+            assert server.post(PATH, {"statement": "SELECT 1"}, **headers).status == 404
 
 
 def test_limits_of_the_transport_hold(tmp_path: Path) -> None:
