@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from server.storage.journal import Disk, JournalError, JournalEvent
+from server.storage.journal import Disk, GapRecord, JournalError, JournalEvent, encode_note
+from server.storage.journal.format.entry import JournalEntryKind
 from server.storage.journal.format.layout import RECORD_SIZE, JournalFileHeader, pack_header
+from server.storage.journal.publisher_table import unpack_clients
+from server.topics.refused_sequences import RefusedSequences
 from tests.storage.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
 from tests.support.chances import examples
 
@@ -30,8 +33,11 @@ def sequences(bench: Bench) -> list[int]:
     return [entry.sequence for entry in read_all(bench.journal)]
 
 
-def forget_helpers(directory: Path) -> None:
-    for pattern in ("*.ack", "*.index.gz", "*.topic.index"):
+HELPERS: Final = ("*.ack", "*.index.gz", "*.topic.index")
+
+
+def forget_helpers(directory: Path, patterns: Sequence[str] = HELPERS) -> None:
+    for pattern in patterns:
         for path in directory.glob(pattern):
             path.unlink()
 
@@ -238,10 +244,54 @@ def test_publishers_of_other_instances_are_known_again(
         assert bench.journal.last_sequence(8) == 20
 
 
+@pytest.mark.parametrize("forgotten", [(), HELPERS[:1], HELPERS])
+def test_publishers_and_their_missing_numbers_are_known_again(
+    tmp_path: Path, forgotten: Sequence[str]
+) -> None:
+    """Of a publisher that has sent nothing to the last file; one of its numbers came late."""
+    body = bytes(FILE // 20)
+    with opened(tmp_path) as bench:
+        journal = bench.journal
+        topic, none = journal.topic_handle("json", "orders"), journal.topic_handle("", "")
+        refused_sequences = RefusedSequences(journal, lambda: None)
+        journal.append(topic, 2, 9, b"x")
+        refused_sequences.record_lost_sequences(2, [(5, 6)])
+        for sequence in range(1, 61):
+            if sequence == 25:
+                journal.append(topic, 2, 5, b"x", source=5)
+                refused_sequences.record_arrivals(2, (5,))
+            if sequence == 45:
+                note = encode_note(GapRecord(present_here=[(6, 6)]))  # in the log of another one
+                journal.append(none, 7, 7, note, JournalEntryKind.MISSING, source_txid=2, source=5)
+            journal.append(topic, 1, sequence, body)
+    forget_helpers(tmp_path, forgotten)
+    with opened(tmp_path) as bench:
+        assert len(bench.journal.files) > 2
+        assert [bench.journal.last_sequence(client) for client in (1, 2)] == [60, 9]
+        assert list(bench.journal.sequence_gaps.rows()) == [(2, 6, 6)]
+
+
+def test_the_table_of_publishers_is_that_of_the_end_of_a_full_file(tmp_path: Path) -> None:
+    """A power failure may take what comes after that, and its publishers send it again."""
+    with opened(tmp_path) as bench:
+        journal = bench.journal
+        topic = journal.topic_handle("json", "orders")
+        RefusedSequences(journal, lambda: None).record_lost_sequences(2, [(5, 6)])
+        for sequence in range(1, 31):
+            journal.append(topic, 1, sequence, bytes(FILE // 20))
+        journal.commit()
+        (path,) = tmp_path.glob("*.clients.ack")
+        table = unpack_clients(path.read_bytes())
+        covered = [entry.sequence for entry in read_all(journal) if entry.txid <= table.txid]
+        assert 1 < len(covered) < 30
+        assert {client: known[0] for client, known in table.sequences.items()} == {1: covered[-1]}
+        assert table.missing_ranges == [(2, 5, 6)]
+
+
 def test_damaged_helpers_are_not_believed(tmp_path: Path) -> None:
     write(tmp_path, 100, 50_000, with_topic_index=True)
     chance = random.Random(1)
-    for pattern in ("*.ack", "*.index.gz", "*.topic.index"):
+    for pattern in HELPERS:
         for path in tmp_path.glob(pattern):
             data = bytearray(path.read_bytes())
             data[chance.randrange(len(data))] ^= 0x10
@@ -256,6 +306,7 @@ def test_publishers_that_have_been_silent_too_long_are_forgotten(tmp_path: Path)
     with opened(tmp_path) as bench:
         topic = bench.journal.topic_handle("json", "orders")
         bench.journal.append(topic, 1, 10, b"x")
+        RefusedSequences(bench.journal, lambda: None).record_lost_sequences(1, [(5, 6)])
         bench.clock.now += 3_600_000_000
         bench.journal.append(topic, 2, 20, b"x")
         bench.journal.commit()
@@ -267,6 +318,7 @@ def test_publishers_that_have_been_silent_too_long_are_forgotten(tmp_path: Path)
     clock.now = START + 3_600_000_000 + 3_600_000_000
     bench = Bench(tmp_path, clock=clock, client_expiration=hour_and_more)
     assert (bench.journal.last_sequence(1), bench.journal.last_sequence(2)) == (0, 20)
+    assert not list(bench.journal.sequence_gaps.rows())
     bench.journal.close()
 
 
