@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from server.queues.core import AckOutcome, Consumer, Expired, parse_bookmarks
+from server.queues.core import (
+    Acked,
+    AckOutcome,
+    Cancelled,
+    Consumer,
+    Expired,
+    parse_bookmarks,
+)
 from server.queues.core.inspection import all_offsets
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
@@ -83,7 +90,9 @@ def test_an_early_acknowledgement_waits_for_its_message() -> None:
     result = bench.queue.acknowledge(marks(2), bench.now, "a")
 
     assert (result.affected_count, result.deferred_bookmarks) == (0, marks(2))
+    bench.queue.drain_events()
     bench.publish(3)
+    assert bench.queue.drain_events() == [Acked(bench.now, marks(2))]
     assert bench.deliver() == {"a": [1, 3]}
     assert bench.queue.counters.acknowledged == 1
 
@@ -134,10 +143,43 @@ def test_an_early_acknowledgement_is_forgotten_in_the_end() -> None:
     assert bench.deliver() == {"a": [1]}
 
 
+def test_an_early_acknowledgement_that_nobody_has_looked_at_since_is_forgotten_too() -> None:
+    bench = Bench(deferred_ack_expiration=60 * SECOND)
+    bench.consumer("a", 5)
+    bench.queue.acknowledge(marks(1), bench.now, "a")
+    bench.later(60 * SECOND)
+    bench.publish(1)
+    assert bench.deliver() == {"a": [1]}
+
+
+def test_an_early_acknowledgement_of_an_inactive_message_counts_from_when_that_came() -> None:
+    bench = Bench(target_depth=1, deferred_ack_expiration=60 * SECOND)
+    bench.publish(2)
+    recorded = bench.now
+    bench.queue.acknowledge(marks(2), bench.now)
+    bench.later(120 * SECOND)
+    bench.deliver()
+    bench.queue.acknowledge(marks(1), bench.now)
+    bench.queue.lifecycle.enqueue_inactive([2], [recorded], PUBLISHER, [2])
+    assert bench.queue.depth == 0
+
+
+def test_a_message_that_stays_away_expires_in_time() -> None:
+    bench = Bench(expiration=10 * SECOND)
+    bench.consumer("a", 1)
+    bench.publish(1)
+    bench.deliver()
+    bench.queue.acknowledge(marks(1), bench.now, "a", AckOutcome.CANCEL, 60 * SECOND)
+    bench.later(10 * SECOND)
+    bench.deliver()
+    assert (bench.queue.depth, bench.queue.counters.expired) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("settings", "acts", "reasons"),
     [
         ({"max_cancels": 2}, ["cancel", "cancel"], ("max_cancels",)),
+        ({"max_deliveries": 1}, ["leave"], ("max_deliveries",)),
         ({"max_deliveries": 2}, ["leave", "lapse"], ("max_deliveries",)),
         ({"max_deliveries": 3}, ["cancel", "leave", "lapse"], ("max_deliveries",)),
         (
@@ -166,7 +208,9 @@ def test_a_message_that_fails_too_often_is_expired_and_says_why(
             bench.queue.acknowledge(marks(1), bench.now, f"c{number}", AckOutcome(act))
         bench.queue.detach(consumer, bench.now)
 
-    (event,) = [event for event in bench.queue.drain_events() if isinstance(event, Expired)]
+    events = bench.queue.drain_events()
+    (event,) = [event for event in events if isinstance(event, Expired)]
+    assert not any(isinstance(event, Cancelled) for event in events)
     assert event.bookmarks == marks(1)
     (departure,) = event.departures
     assert departure.reasons == reasons
@@ -277,6 +321,29 @@ def test_messages_named_twice_are_acknowledged_once() -> None:
     result = bench.queue.acknowledge(marks(1, 2, 1, 2, 2), bench.now, "a")
     assert result.affected_count == 2
     assert [mark for mark, _ in result.refusals] == marks(1, 2, 2)
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 3), (9, 3), (2, 1)])
+@pytest.mark.parametrize("is_together", [False, True])
+def test_messages_are_found_whatever_stands_between_them(
+    numbers: tuple[int, int], is_together: bool
+) -> None:
+    """A message of another publisher, numbers that are missing, or numbers that come late."""
+    bench = Bench()
+    bench.consumer("a", 9)
+    enqueue = bench.queue.lifecycle.enqueue
+    if is_together:
+        enqueue([1, 2], [bench.now] * 2, PUBLISHER, numbers)
+        enqueue([3], [bench.now], 88, [1])
+    else:
+        enqueue([1], [bench.now], PUBLISHER, numbers[:1])
+        enqueue([3], [bench.now], 88, [1])
+        enqueue([4, 5], [bench.now] * 2, PUBLISHER, [numbers[1], max(numbers) + 1])
+    bench.deliver()
+    result = bench.queue.acknowledge(marks(*numbers), bench.now, "a")
+    assert (result.affected_count, result.refusals) == (2, [])
+    assert bench.queue.acknowledge([(88, 1)], bench.now, "a").affected_count == 1
+    assert bench.queue.depth == (not is_together)
 
 
 def test_what_was_sent_is_known_however_much_was_acknowledged_before() -> None:

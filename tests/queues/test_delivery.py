@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.queues.core import AckOutcome, Consumer, Queue, QueueSettings
+from server.queues.core import AckOutcome, Consumer, Queue, QueueSettings, Released
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
 
@@ -217,6 +217,26 @@ def test_a_lease_can_be_extended_by_its_holder() -> None:
     assert bench.deliver() == {"a": [1, 2]}
 
 
+def test_an_extended_lease_is_one_lease_and_ends_once() -> None:
+    """It began when the consumer got the message; without an end there is nothing to extend."""
+    bench = Bench(lease_period=10 * SECOND)
+    bench.consumer("a", 1)
+    bench.publish(1)
+    bench.deliver()
+    for _ in range(3):
+        bench.later(5 * SECOND)
+        bench.queue.extend_leases(marks(1), bench.now + 10 * SECOND, bench.now, "a")
+    assert bench.queue.acknowledge(marks(1), bench.now, "a").affected_count == 1
+    assert bench.queue.lifecycle.leases.hold_times_us.total == 15 * SECOND
+
+    endless = Bench()
+    endless.consumer("a", 1)
+    endless.publish(1)
+    endless.deliver()
+    result = endless.queue.extend_leases(marks(1), endless.now + SECOND, endless.now, "a")
+    assert (result.affected_count, endless.queue.next_deadline) == (0, None)
+
+
 def test_at_most_once_never_sends_again_but_counts_until_the_ack() -> None:
     bench = Bench(at_most_once=True, fairness="round-robin")
     consumer = bench.consumer("a", 2)
@@ -264,6 +284,7 @@ def test_a_barrier_waits_for_all_before_it_and_holds_up_all_behind_it() -> None:
     bench.queue.acknowledge(marks(3), bench.now)
     assert bench.deliver() == {"a": [4, 5], "b": [4], "c": [4]}
     assert bench.queue.depth == 1, "a barrier is not acknowledged by anybody"
+    assert Released(bench.now, marks(4)) in bench.queue.drain_events()
 
 
 def test_a_barrier_waits_for_somebody_to_be_there() -> None:
@@ -294,6 +315,8 @@ def test_messages_of_a_key_follow_one_another_and_hold_up_no_other_key() -> None
     bench.queue.acknowledge(marks(2), bench.now)
     assert bench.deliver() == {}
     assert bench.queue.depth == 3
+    bench.publish(1, keys=[1])
+    assert bench.deliver() == {"a": [7]}, "all before it have left"
 
 
 def test_a_cancelled_message_leaves_the_head_free_and_backs_off() -> None:

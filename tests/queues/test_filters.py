@@ -76,6 +76,18 @@ def test_filters_that_come_one_after_the_other_share_what_remains_to_be_matched(
     assert CountingMatching.asked - asked == 10
 
 
+def test_a_consumer_waits_on_where_another_has_been_before() -> None:
+    """The other one, whose filter has got as far, has no room and waits for nothing."""
+    bench = Bench()
+    bench.consumer("a", 1, "even")
+    bench.publish(2)
+    assert bench.deliver() == {"a": [2]}
+    bench.consumer("b", 1, "thirds")
+    assert bench.deliver() == {}
+    bench.publish(1)
+    assert bench.deliver() == {"b": [3]}
+
+
 def test_an_old_message_is_found_for_a_filter_that_is_replaced() -> None:
     bench = Bench()
     consumer = bench.consumer("a", 1, "even")

@@ -102,6 +102,15 @@ def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> Non
     assert (status.txid, status.deliveries, status.cancels) == (2, 1, 1)
 
 
+def test_a_message_of_another_instance_that_was_delivered_too_often_stays_that_one_s() -> None:
+    queue = Queue(QueueSettings(max_deliveries=2), CountingMatching, "here")
+    queue.lifecycle.enqueue([1], [1], PUBLISHER, [1], MessageDetails(owners=["there"]))
+    for consumer in ("a", "b"):
+        queue.replay(Leased(1, marks(1), consumer))
+    queue.finish_recovery(2 * SECOND)
+    assert (queue.drain_events(), queue.depth) == ([], 1)
+
+
 def test_a_delay_survives() -> None:
     queue = folded(QueueSettings(), [(1, 1), Cancelled(5, marks(1), [3], [9])])
     bench = Bench()
@@ -207,6 +216,15 @@ def test_messages_beyond_the_target_depth_are_read_again_later() -> None:
     )
 
 
+def test_what_comes_waits_behind_inactive_messages_although_there_is_room() -> None:
+    bench = Bench(target_depth=2)
+    bench.publish(3)
+    bench.queue.acknowledge(marks(1, 2), bench.now)
+    bench.publish(1)
+    assert (bench.queue.depth, bench.queue.lifecycle.inactive_count) == (0, 2)
+    assert bench.queue.oldest_txid == 3, "the log is needed from there on"
+
+
 def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays_done() -> None:
     bench = Bench(target_depth=2)
     bench.consumer("a", 2)
@@ -247,6 +265,7 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
     bench = Bench()
     bench.consumer("a", 5)
     bench.publish(3, owners=["", "there", ""])
+    assert bench.queue.transfer(marks(1, 3), "here", bench.now) == []
     assert bench.deliver() == {"a": [1, 3]}
     assert bench.queue.transfer(marks(1, 2, 7), "here", bench.now) == marks(2)
     assert bench.deliver() == {"a": [2]}

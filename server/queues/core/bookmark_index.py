@@ -117,9 +117,7 @@ class PublisherIndex:
         if (
             first + index_shift < 0
             or last > self.last_sequence
-            or own[first + index_shift] != first
-            or own[last + index_shift]
-            != last  # otherwise there is no gap between, as numbers ascend
+            or own[first + index_shift] != first  # else no gap follows, as numbers ascend
         ):
             return self._find_with_gaps(sequences)
         offset_shift = offsets[first + index_shift] - first

@@ -276,7 +276,7 @@ class Queue:
         lifecycle, settings = self._lifecycle, self.settings
         slot, offsets, txids = batch
         lease_period = settings.lease_period
-        expires_at = None if lease_period is None or settings.at_most_once else now + lease_period
+        expires_at = None if lease_period is None else now + lease_period
         lifecycle.lease(Lease(slot, now, expires_at, offsets))
         if settings.at_most_once:
             lifecycle.events.append(Sent(now, lifecycle.entries.bookmarks(offsets)))

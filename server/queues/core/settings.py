@@ -22,7 +22,7 @@ class QueueSettings:
 
     Attributes:
         at_most_once: whether messages leave the queue when they are sent.
-        lease_period: duration of a lease; None without end.
+        lease_period: duration of a lease; None without end, as it is with `at_most_once`.
         max_backlog: leases that the queue may have at one time; None without limit.
         max_per_subscription_backlog: leases that a consumer may have at one time.
         expiration: how long a message stays, None without end.

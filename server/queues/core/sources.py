@@ -196,12 +196,13 @@ class FilterScan:
         return ranks
 
     def merge_scan(self, other: FilterScan) -> None:
-        """Take over the sources of another scan that has reached the same position."""
+        """Take over the sources of another scan that has reached the same position.
+
+        That one has nothing to match again: it has done so before it went on.
+        """
         for source in list(other.sources.values()):
             hungry = source in other.hungry_sources
             other.discard(source)
             self.add(source)
             if hungry:
                 self.hungry_sources[source] = None
-        self._rematch_heap += other._rematch_heap
-        heapify(self._rematch_heap)
