@@ -109,3 +109,30 @@ def test_a_subscription_gets_the_same_bytes(name: str, headers: dict[str, bool])
         for some in (*mixed, (TOPICS[0], TOPICS[4]) * 20, (TOPICS[3], TOPICS[5]) * 20):
             alone = deliveries(connections, some, at_once=False, **headers)
             assert deliveries(connections, some, at_once=True, **headers) == alone
+
+
+def test_topics_that_come_together_are_acknowledged_when_all_are_safe(tmp_path: Path) -> None:
+    """Those in the log are safe with it, also beside records that are safe at once."""
+    core = Core()
+    core.keep(topic_spec("/id", name="other/kept"))
+    core.record(tmp_path, "^log/")
+    publisher = core.log_on("publisher")
+    publisher.take_frames()
+    acknowledged = []
+    for first in (1, 3):  # the first two headers are read by themselves
+        numbers = range(first, 3 * first)
+        topics = ("other/kept", "log/a") * first
+        publisher.send_bytes(
+            b"".join(
+                frame({"c": "publish", "t": topic, "s": number, "a": "persisted"}, b'{"id":1}')
+                for number, topic in zip(numbers, topics, strict=False)
+            )
+        )
+        core.clock.advance(1.5)
+        early = [header["s"] for header, _ in publisher.take_frames()]
+        assert early == ([1] if first == 1 else [])
+        core.commit()
+        core.clock.advance(1.5)
+        acknowledged.append([header["s"] for header, _ in publisher.take_frames()])
+    core.transaction_log.journal.close()
+    assert acknowledged == [[2], [8]]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from server.security.deferred import AnswerFuture
+from server.security.permissions import Permission, Permissions, Permit
+from server.util import limits
 from tests.engine.busy import BUSY, busy_core, heartbeats, log_on, numbers, subscriptions
 from tests.engine.support import Core, CorePeer
+from tests.storage.sow.support import topic_spec
 from tests.support.raw import frame
 
 
@@ -53,6 +58,54 @@ def test_a_logon_does_not_wait_for_long(core: Core, tmp_path: Path) -> None:
     assert len(numbers(first)) < 100
     assert [header["status"] for header, _ in second.take_frames()] == ["success"]
     core.transaction_log.close()
+
+
+@dataclass
+class LatePermissions:
+    """An entitlement module that answers when the test says, and permissions that can be told off.
+
+    Attributes:
+        decision: whether its users may log on.
+    """
+
+    decision: Permit
+    answer: AnswerFuture[Permissions] = field(default_factory=AnswerFuture)
+    users: list[str] = field(default_factory=list)
+
+    def acquire_permissions(self, user: str) -> AnswerFuture[Permissions]:
+        self.users.append(user)
+        return self.answer
+
+    def forget(self, user: str | None = None) -> None:
+        """Nothing is kept."""
+
+    def get_permit(self, permission: Permission, resource: str) -> Permit:
+        return self.decision
+
+    def allows_instance(self, name: str) -> bool | None:
+        return None
+
+    def release(self) -> None:
+        self.users.pop()
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_permissions_that_come_late_are_held_by_those_who_are_logged_on(
+    leaves: bool, is_permitted: bool
+) -> None:
+    """Who waits for them is not turned away meanwhile."""
+    core, module = Core(), LatePermissions(Permit(is_permitted))
+    core.entrance = replace(core.entrance, entitlement=module)
+    peer = core.connect()
+    peer.send({"c": "logon", "mt": "json", "user_id": "u", "a": "processed"})
+    core.clock.advance(2 * limits.LOGON_TIMEOUT_S)
+    assert not peer.hung_up
+    if leaves:
+        peer.leave()
+    module.answer.set_result(module)
+    core.clock.advance(0)
+    assert module.users == (["u"] if is_permitted and not leaves else [])
 
 
 def test_ending_all_subscriptions_takes_turns(core: Core) -> None:
@@ -157,6 +210,23 @@ def test_a_deletion_that_is_cut_short_does_not_count(core: Core, tmp_path: Path)
     acks = [header for header, _ in again.take_frames()]
     assert [ack["status"] for ack in acks] == ["success", "success"]
     assert acks[1]["records_deleted"] == left
+    again.send_bytes(records(100))
     again.send({**deletion, "a": "processed"})
     assert [header["reason"] for header, _ in again.take_frames()] == ["duplicate"]
+    assert len(bodies_of(core, again)) == 100
+    core.transaction_log.close()
+
+
+def test_a_deletion_counts_if_any_of_its_topics_is_recorded(core: Core, tmp_path: Path) -> None:
+    """Also if others come behind that one."""
+    core.clock.work_per_look = 0.0
+    core.keep(topic_spec("/id", name="others"))
+    core.record(tmp_path, "^records$")
+    deleter = log_on(core, "deleter")
+    deleter.send_bytes(records(2) + frame({"c": "p", "t": "others"}, b'{"id":1}'))
+    deletion = {"c": "sow_delete", "t": "^(records|others)$", "f": "1=1", "s": 1, "a": "processed"}
+    deleter.send(deletion)
+    deleter.send(deletion)
+    answers = [header.get("reason", header["status"]) for header, _ in deleter.take_frames()]
+    assert answers == ["success", "duplicate"]
     core.transaction_log.close()
