@@ -127,6 +127,23 @@ def test_a_word_between_numerals_is_above_all_numbers() -> None:
     assert semantics.less([9] * 20, ["1", "2"] * 10) is False
 
 
+@pytest.mark.parametrize(
+    ("left", "sign", "right"),
+    [
+        (["1", "9", "100"], ">", [50]),  # the greatest numeral, not the greatest text
+        ([1, float("nan")], "!=", [1]),
+        (["5"], "=", [5]),
+        ([5], "=", ["5"]),
+        ([2**53 + 1], "=", [2.0**53]),
+        ([2.0**53], "=", [2**53 + 1]),
+    ],
+)
+def test_one_pair_decides_about_long_arrays(
+    left: list[Value], sign: str, right: list[Value]
+) -> None:
+    assert semantics.COMPARATORS[sign](left * 20, right * 20) is True
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(strategies.constants, min_size=1, max_size=4), strategies.values)
 def test_hashing_finds_exactly_the_values_among_literals(
