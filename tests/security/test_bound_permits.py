@@ -56,11 +56,12 @@ def test_who_has_no_name_has_none() -> None:
     assert found.filter_text == "/owner = NULL"
 
 
-def test_a_permit_is_bound_once_for_whoever_it_is() -> None:
+@pytest.mark.parametrize("name", ["user", "client_name", "client_version"])
+def test_a_permit_is_bound_once_for_whoever_it_is(name: str) -> None:
     """Who it is may change until the logon."""
     somebody = Somebody(user="")
-    permits, given = PermitBinder(somebody), permit("/owner = USER()")
+    permits, given = PermitBinder(somebody), permit(f"/owner = {name.upper()}()")
     assert permits.bind(UNLIMITED) is UNLIMITED
     assert permits.bind(given) is permits.bind(given)
-    somebody.user = "bob"
+    setattr(somebody, name, "bob")
     assert permits.bind(given).filter_text == "/owner = 'bob'"

@@ -8,7 +8,12 @@ from typing import Self
 
 import pytest
 
-from server.security.authentication import Admission, LogonCredentials, LogonOrigin
+from server.security.authentication import (
+    Admission,
+    ImmediateAuthenticator,
+    LogonCredentials,
+    LogonOrigin,
+)
 from server.security.deferred import AnswerFuture, AnswerOrFuture
 from server.security.failed_logons import (
     ADDRESS_FAILURE_LIMITS,
@@ -172,6 +177,23 @@ def test_who_asks_for_no_password_counts_nothing(tmp_path: Path) -> None:
     with running_server(tmp_path, elements=elements) as server:
         for _ in range(USER_FAILURE_LIMITS.failures_before_backoff + 3):
             assert refusal(server, "x") == "no user may log on, 'ann' included"
+
+
+class Door(ImmediateAuthenticator):
+    """Knows one password."""
+
+    def authenticate(self, credentials: LogonCredentials) -> Admission:
+        return Admission(credentials.password == "good", credentials.user, "")
+
+
+def test_failures_before_a_logon_that_succeeds_do_not_count(failures: FailedLogons) -> None:
+    guarded = ThrottledAuthenticator(Door(), failures, RecordingLog())
+    some = ["bad"] * USER_FAILURE_LIMITS.failures_before_backoff
+    for password in (*some, "good", *some, "good"):
+        credentials = LogonCredentials("ann", password, explicit=True)
+        admission = guarded.begin_logon().authenticate(credentials)
+        assert isinstance(admission, Admission)
+        assert admission.granted == (password == "good")
 
 
 def test_logons_of_one_address_do_not_take_all_places() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from server.storage.journal import (
+    Disk,
     EntryColumns,
     EntryTooLargeError,
     Journal,
@@ -195,6 +198,30 @@ def test_a_failing_disk_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
         assert bench.events().count("WRITE_RESUMED") == 1
     with opened(tmp_path) as bench:
         assert [one.body for one in read_all(bench.journal)] == [b"one", b"two", b"three"]
+
+
+def test_a_number_that_a_failing_disk_has_not_taken_is_not_known_after_the_close(
+    tmp_path: Path,
+) -> None:
+    """Its publisher sends it again, and must not be told that it is a duplicate."""
+
+    class StuckDisk(Disk):
+        is_stuck = False
+
+        def commit(self, *parts: Any) -> None:
+            if self.is_stuck:
+                raise OSError(errno.EIO, "Input/output error")
+            super().commit(*parts)
+
+    disk = StuckDisk()
+    with opened(tmp_path, disk) as bench:
+        topic = bench.journal.topic_handle("json", "a")
+        bench.journal.append(topic, 1, 1, b"one")
+        bench.journal.commit()
+        disk.is_stuck = True
+        bench.journal.append(topic, 1, 2, b"two")
+    with opened(tmp_path) as bench:
+        assert bench.journal.last_sequence(1) == 1
 
 
 def test_topics_that_come_first_while_the_disk_fails_have_their_names_afterwards(
