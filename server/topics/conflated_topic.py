@@ -21,7 +21,8 @@ from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.record_context import context_of
-from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.record_table import RecordTable
+from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import Record, RecordChange, to_nanoseconds
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH

@@ -11,26 +11,26 @@ The topic of a message is given by its key, an index in a list of topics.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from server.replication.core.columns import by_value
 from server.storage.journal import JournalEntryKind
-from server.storage.journal.write.blocks import each, map_column, of_one, part_of
-from server.storage.sow.record_batch import SowRecordBatch, expiry_times
-from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
+from server.storage.journal.write.blocks import each, map_column, of_one
 from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.journaled_topic import JournaledTopic, in_seconds, lifetimes_of, refusal_of
 from server.topics.log_feed import RecordedBatch
 from server.topics.sow_registry import AllSettled
 from server.topics.sow_topic import SowTopic
+from server.topics.table_batch import RecordedStep, TableBatch
 from server.topics.topic_journal import append_publishes, encode_messages, uniform_ranges
 from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
     from server.storage.journal.write.blocks import FieldColumn
-    from server.storage.sow.records import RecordChange
+    from server.storage.sow.record_table import RecordTable
     from server.topics.interleaved_delivery import InterleavedDelivery
     from server.topics.journaled_topic import JournaledSowTopic
     from server.topics.sow_registry import DurabilityWait
@@ -47,124 +47,20 @@ LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"
 PlainTarget: TypeAlias = "LoggedTopic | SowTopic | Topic"
 
 
-class _Recorded(NamedTuple):
-    """Messages that have been recorded in one step.
-
-    Positions are those among the messages of the batch that are for the log.
+class _DeliveryMode(Enum):
+    """The order of deliveries.
 
     Attributes:
-        start: the position of the first one.
-        end: the position behind the last one.
-        txids: their txids.
-        timestamp_us: the time of recording, in microseconds since 1970.
-        publisher: the publisher's identity in their bookmarks.
-        numbers: their numbers in bookmarks.
+        BY_TOPIC: each topic with records announces its messages at once; those to topics without
+            records are delivered together.
+        TOGETHER: the messages of all topics are delivered together, after all records have changed.
+        IN_ORDER: messages are announced and delivered in their order, one batch of a topic after
+            the other.
     """
 
-    start: int
-    end: int
-    txids: Sequence[int]
-    timestamp_us: int
-    publisher: int
-    numbers: Sequence[int]
-
-
-class _RecordShare:
-    """The messages to one topic with records that is in the log.
-
-    Args:
-        topic: the topic.
-        positions: the positions of the messages among those for the log, ascending.
-        drafts: their records, see `JournaledSowTopic.draft_publishes`.
-
-    Attributes:
-        topic: see above.
-        is_put: whether records have been put that are still to be announced.
-    """
-
-    __slots__ = ("_announced", "_changes", "_drafts", "_positions", "_records", "is_put", "topic")
-
-    def __init__(
-        self, topic: JournaledSowTopic, positions: Sequence[int], drafts: SowRecordBatch
-    ) -> None:
-        self.topic = topic
-        self._positions = positions
-        self._drafts = drafts
-        self._records = drafts  # in `put` those of recorded messages, to be announced
-        self._changes: Sequence[RecordChange | None] = ()  # see `SowTopic.put_batch`
-        self._announced = 0
-        self.is_put = False
-
-    def apply(
-        self, start: int, end: int, recorded: _Recorded, envelope: Envelope, *, is_silent: bool
-    ) -> Sequence[tuple[int, RecordStoreError]]:
-        """Put and announce the records of recorded messages.
-
-        Args:
-            start: the position of the first message to apply.
-            end: the position behind the last one.
-            recorded: the messages that have been recorded in the same step.
-            envelope: the publisher's metadata of the batch.
-            is_silent: whether the caller delivers them; see `SowTopic.apply_batch`.
-
-        Returns:
-            The positions of records that cannot be stored, each with the reason.
-        """
-        begin, stop = bisect_left(self._positions, start), bisect_left(self._positions, end)
-        if begin == stop:
-            return ()
-        records = self._recorded_part(begin, stop, recorded)
-        problems = self.topic.apply_batch(records, envelope, is_silent=is_silent)
-        return self._failures(begin, problems)
-
-    def put(self, recorded: _Recorded) -> Sequence[tuple[int, RecordStoreError]]:
-        """Put the records of recorded messages, to be announced by `announce_next`.
-
-        Returns:
-            See `apply`.
-        """
-        begin = bisect_left(self._positions, recorded.start)
-        stop = bisect_left(self._positions, recorded.end)
-        self.is_put, self._announced = True, 0
-        self._records = self._recorded_part(begin, stop, recorded)
-        problems, self._changes = self.topic.put_batch(self._records)
-        return self._failures(begin, problems)
-
-    def announce_next(self, count: int, envelope: Envelope) -> None:
-        """Announce the next ones of the records that have been put.
-
-        Args:
-            count: the number of their messages.
-            envelope: the publisher's metadata of the batch.
-        """
-        begin, self._announced = self._announced, self._announced + count
-        if self._changes:
-            self.topic.announce_changes(self._changes[begin : self._announced], envelope)
-        else:
-            self.topic.announce_batch(self._records.part(begin, self._announced), envelope)
-
-    def _recorded_part(self, begin: int, stop: int, recorded: _Recorded) -> SowRecordBatch:
-        """Return the records of some of the messages, which have been recorded."""
-        drafts, first = self._drafts, recorded.start
-        time_ns = recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND
-        indexes = [position - first for position in self._positions[begin:stop]]
-        return SowRecordBatch(
-            drafts.topic,
-            drafts.keys[begin:stop],
-            drafts.bodies[begin:stop],
-            [recorded.txids[index] for index in indexes],
-            time_ns,
-            expiry_times(part_of(drafts.expires, begin, stop), time_ns),
-            recorded.publisher,
-            [recorded.numbers[index] for index in indexes],
-            drafts.correlation_ids[begin:stop],
-        )
-
-    def _failures(
-        self, begin: int, problems: Sequence[tuple[int, RecordStoreError]]
-    ) -> Sequence[tuple[int, RecordStoreError]]:
-        """Return problems by the positions of their messages, the first of which is `begin`."""
-        return [(self._positions[begin + index], problem) for index, problem in problems]
+    BY_TOPIC = auto()
+    TOGETHER = auto()
+    IN_ORDER = auto()
 
 
 class InterleavedPublishes:
@@ -187,24 +83,26 @@ class InterleavedPublishes:
     """
 
     __slots__ = (
-        "_are_in_order",
-        "_are_together",
+        "_are_dependent",
         "_bodies",
         "_distinct_keys",
+        "_entries",
         "_envelope",
         "_expirations",
         "_given_bodies",
         "_keys",
+        "_keys_in_order",
         "_kinds",
         "_log_bodies",
         "_log_envelope",
         "_log_keys",
         "_log_rows",
         "_logged",
+        "_mode",
         "_record_topics",
-        "_shares",
         "_sow_keys",
         "_subscribed_keys",
+        "_table_batches",
         "_topics",
         "has_unlogged_records",
         "is_logged",
@@ -242,13 +140,14 @@ class InterleavedPublishes:
             self._log_rows = rows = [row for row, key in enumerate(keys) if key in self._logged]
             self._log_keys = [keys[row] for row in rows]
             self._log_bodies = [bodies[row] for row in rows]
-        self._shares: dict[int, _RecordShare] = {}  # by the key of a topic with records
-        self._sow_keys: list[int] = []  # of the messages for the log, if any has a record
+        self._table_batches: dict[int, TableBatch] = {}  # by the key of a topic with records
+        self._sow_keys: list[int | str] = []  # of the messages for the log, if any has one
         self._expirations: FieldColumn = 0  # likewise, their lifetimes in seconds
         self._kinds: FieldColumn = JournalEntryKind.PUBLISH  # likewise, the kinds of their entries
         self._subscribed_keys: set[int] = set()  # of the topics with recipients
-        self._are_in_order = False  # whether messages are applied in their order
-        self._are_together = False  # whether all topics' messages are delivered together
+        self._are_dependent = False  # whether records may depend on those of earlier messages
+        self._mode = _DeliveryMode.BY_TOPIC
+        self._keys_in_order: set[int] = set()  # of topics that apply messages in their order
 
     def prepare(self, delivery: InterleavedDelivery, envelope: Envelope) -> bool:
         """Prepare to publish the messages in one step; return whether that is possible.
@@ -257,91 +156,121 @@ class InterleavedPublishes:
             delivery: the delivery that `publish` gets.
             envelope: the publisher's metadata of the messages.
         """
+        if not self._accepts(envelope):
+            return False
         logged = self._logged.values()
-        if not all(topic.accepts_interleaved for topic in logged):
-            return False
-        if not self._accepts_metadata(envelope):
-            return False
         self._envelope = self._log_envelope = envelope
         if logged and len(self._log_rows) < len(self._keys):
             self._log_envelope = envelope.part(self._log_rows)
         if logged and not next(iter(logged)).journal.is_batchable(self._log_envelope):
             return False
         self._expirations = lifetimes_of(self._log_envelope)
-        tables = [topic.table for topic in logged if topic.table is not None]
-        if tables:
-            # Room is made for each topic by itself, of which a Pattern has several in one table:
-            if len({*tables}) < len(tables):
-                return False
-            if not self._draft_records():
-                return False
+        self._sow_keys = [*self._log_envelope.sow_keys]
+        if any(topic.table is not None for topic in logged) and not self._draft_records():
+            return False
+        if logged:
+            self._entries = encode_messages(
+                self._log_bodies, self._log_envelope, self._expirations, self._kinds, self._sow_keys
+            )
+        self._choose_mode(delivery)
+        return True
+
+    def _accepts(self, envelope: Envelope) -> bool:
+        """Return whether all topics accept messages that are recorded together, with metadata."""
+        if not all(topic.accepts_interleaved for topic in self._logged.values()):
+            return False
+        if any(topic.records.reads_others for topic in self._record_topics.values()):
+            return False  # in the state after the messages before
+        return not envelope.has_metadata_columns or all(
+            self._topics[key].accepts_metadata for key in self._distinct_keys
+        )
+
+    def _choose_mode(self, delivery: InterleavedDelivery) -> None:
+        """Choose the order of deliveries; see `prepare`."""
         self._subscribed_keys = subscribed = {
             key for key in self._distinct_keys if _is_heard(self._topics[key])
         }
-        if envelope.correlation_ids:
-            self._are_in_order = bool(subscribed)  # headers differ
+        if self._envelope.correlation_ids:
+            if subscribed:
+                self._mode = _DeliveryMode.IN_ORDER  # headers differ
         elif len(subscribed) > 1 and not all(map(self._is_plain, subscribed)):
-            self._are_together = subscribed.isdisjoint(self._record_topics) and delivery.prepare(
-                self._topics, [*subscribed], envelope
+            can_deliver_together = subscribed.isdisjoint(self._record_topics) and delivery.prepare(
+                self._topics, [*subscribed], self._envelope
             )
-            self._are_in_order = not self._are_together
-        return True
-
-    def _accepts_metadata(self, envelope: Envelope) -> bool:
-        """Return whether messages can have metadata of their own, if they have any."""
-        if not envelope.has_metadata_columns:
-            return True
-        topics = [self._topics[key] for key in self._distinct_keys]
-        if envelope.sow_keys and not all(isinstance(topic, SowTopic) for topic in topics):
-            return False  # entries of topics without records have them
-        return all(topic.accepts_metadata for topic in topics)
+            self._mode = _DeliveryMode.TOGETHER if can_deliver_together else _DeliveryMode.IN_ORDER
+        if self._mode is _DeliveryMode.IN_ORDER:
+            self._keys_in_order = {*subscribed}
+            for key in subscribed & self._table_batches.keys():
+                if not self._table_batches[key].announces_batches:
+                    self._keys_in_order.update(self._table_batches[key].topics)
 
     def _draft_records(self) -> bool:
         """Draft the records of the messages for the log; return whether that is possible."""
-        bodies, deltas = self._log_bodies, self._log_envelope.deltas
-        count = len(bodies)
-        self._sow_keys, expirations = [0] * count, [*each(self._expirations, count)]
-        record_bodies, all_bodies = ([*bodies], [*self._bodies]) if deltas else ([], [])
-        for key, positions in by_value(self._log_keys):
-            topic = self._logged[key]
-            if topic.table is None:
-                continue
-            envelope = self._log_envelope.part(positions)
-            records = topic.draft_publishes([bodies[position] for position in positions], envelope)
-            if records is None:
+        bodies, deltas, count = self._log_bodies, self._log_envelope.deltas, len(self._log_bodies)
+        self._sow_keys = self._sow_keys or [0] * count
+        expirations = [*each(self._expirations, count)]
+        rewritten: list[tuple[int, bytes]] = []
+        self._are_dependent = bool(deltas)
+        for keys, positions in self._rows_by_table():
+            topics = {key: cast("JournaledSowTopic", self._logged[key]) for key in keys}
+            sow = topics[keys[0]].records
+            own_keys = [self._log_keys[position] for position in positions]
+            self._are_dependent |= sow.reads_previous
+            names = [topics[key].name for key in own_keys] if sow.is_container else sow.name
+            own_bodies = [bodies[position] for position in positions]
+            drafts = topics[keys[0]].draft_batch(
+                names, own_bodies, self._log_envelope.part(positions)
+            )
+            if drafts is None:
                 return False
-            self._shares[key] = _RecordShare(topic, positions, records)
-            lifetimes = each(map_column(records.expires, in_seconds), len(positions))
-            for position, sow_key in zip(positions, records.keys, strict=True):
-                self._sow_keys[position] = sow_key
+            batch = TableBatch(topics, own_keys, positions, drafts)
+            self._table_batches |= dict.fromkeys(keys, batch)
+            lifetimes = each(map_column(drafts.expires, in_seconds), len(positions))
+            for index, position in enumerate(positions):
+                self._sow_keys[position] = drafts.keys[index]
             for position, lifetime in zip(positions, lifetimes, strict=True):
                 expirations[position] = lifetime
-            if deltas:
-                for position, body in zip(positions, records.bodies, strict=True):
-                    record_bodies[position] = all_bodies[self._log_rows[position]] = body
+            if drafts.bodies is not own_bodies:
+                rewritten += zip(positions, drafts.bodies, strict=True)
+        if rewritten:
+            self._log_bodies, self._bodies = log_bodies, all_bodies = [*bodies], [*self._bodies]
+            for position, body in rewritten:
+                log_bodies[position] = all_bodies[self._log_rows[position]] = body
         self._expirations = expirations if any(expirations) else 0
         if deltas:
-            self._log_bodies, self._bodies = record_bodies, all_bodies
             self._kinds = [
                 JournalEntryKind.DELTA_PUBLISH
-                if is_delta and key in self._shares
+                if is_delta and key in self._table_batches
                 else JournalEntryKind.PUBLISH
                 for key, is_delta in zip(self._log_keys, deltas, strict=True)
             ]
         return True
 
+    def _rows_by_table(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Yield the keys of the topics of each table, and the positions of their messages."""
+        keys_by_table: dict[RecordTable, list[int]] = {}
+        for key, topic in self._logged.items():
+            if topic.table is not None:
+                keys_by_table.setdefault(topic.table, []).append(key)
+        tables = [*keys_by_table.values()]
+        numbers = {key: number for number, keys in enumerate(tables) for key in keys}
+        for number, positions in by_value([numbers.get(key, -1) for key in self._log_keys]):
+            if number >= 0:
+                yield tables[number], positions
+
     def publish(self, delivery: InterleavedDelivery) -> Sequence[MessageRefusal]:
         """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
         refusals: list[MessageRefusal] = []
         done, end = 0, len(self._keys)
-        with cleaning_paused([share.topic.table.store for share in self._shares.values()]):
+        tables = {*self._table_batches.values()}
+        with cleaning_paused([batch.table.store for batch in tables]):
             if self._logged:
                 done = self._publish_logged(delivery, refusals)
-            is_refused = bool(refusals) and bool(self._log_envelope.deltas)
+            is_refused = bool(refusals) and self._are_dependent
             if done < end and not is_refused:
                 self._apply(done, end, None, delivery, refusals)
-        for share in self._shares.values():
-            share.topic.finish_batch()
+        for batch in tables:
+            next(iter(batch.topics.values())).finish_batch()
         if is_refused:
             self._publish_one_by_one(done, refusals)
         if self._record_topics:
@@ -350,7 +279,7 @@ class InterleavedPublishes:
         return refusals
 
     def _publish_one_by_one(self, start: int, refusals: list[MessageRefusal]) -> None:
-        """Publish messages behind a refused one, on which the drafts of deltas may rely."""
+        """Publish messages behind a refused one, on which their drafts may depend."""
         for row in range(start, len(self._keys)):
             key = self._keys[row]
             if key not in self._record_topics or key in self._keys_in_order:
@@ -359,7 +288,7 @@ class InterleavedPublishes:
                 )
 
     def _publish_logged(self, delivery: InterleavedDelivery, refusals: list[MessageRefusal]) -> int:
-        """Publish messages up to the last one that is refused, with deltas the first, or else all.
+        """Publish messages up to the first one that is refused, if others may depend on it, or all.
 
         Returns:
             The position reached.
@@ -367,18 +296,17 @@ class InterleavedPublishes:
         rows, logged, envelope = self._log_rows, self._logged, self._log_envelope
         handles = {key: topic.journal.publish_handles(envelope) for key, topic in logged.items()}
         journal = next(iter(logged.values())).journal
-        entries = encode_messages(self._log_bodies, envelope, self._expirations, self._kinds)
         start = reached = 0
         while start < len(rows):
             done = append_publishes(
-                journal.log, handles, self._log_keys, envelope, entries, start, self._sow_keys
+                journal.log, handles, self._log_keys, envelope, self._entries, start
             )
             end = done.end
             until = rows[end] if end < len(rows) else len(self._keys)
             recorded = None
             if done.txids:
                 bookmarks = journal.bookmark_parts(envelope, start, done.txids)
-                recorded = _Recorded(start, end, done.txids, done.timestamp, *bookmarks)
+                recorded = RecordedStep(start, end, done.txids, done.timestamp, *bookmarks)
             self._envelope.received_s = envelope.received_s
             self._apply(reached, until, recorded, delivery, refusals)
             if done.problem is not None:
@@ -386,7 +314,7 @@ class InterleavedPublishes:
                 refusals.append(refused._replace(position=until))
                 end, until = end + 1, until + 1
             start, reached = end, until
-            if done.problem is not None and bool(self._log_envelope.deltas):
+            if done.problem is not None and self._are_dependent:
                 break
         return reached
 
@@ -394,7 +322,7 @@ class InterleavedPublishes:
         self,
         begin: int,
         until: int,
-        recorded: _Recorded | None,
+        recorded: RecordedStep | None,
         delivery: InterleavedDelivery,
         refusals: list[MessageRefusal],
     ) -> None:
@@ -403,21 +331,17 @@ class InterleavedPublishes:
         subscribed, delivered = self._subscribed_keys, self._delivered_part(begin, until, recorded)
         if recorded is not None:
             self._notify_feeds(recorded)
-            for key, share in self._shares.items():
-                if self._are_in_order and key in subscribed:
-                    if share.topic.announces_batches:
-                        failures += share.put(recorded)
-                else:
-                    failures += share.apply(
-                        recorded.start,
-                        recorded.end,
-                        recorded,
-                        self._log_envelope,
-                        is_silent=self._are_together,
+            step = recorded.start, recorded.end, recorded
+            for batch in dict.fromkeys(self._table_batches.values()):
+                if self._keys_in_order.isdisjoint(batch.topics):
+                    failures += batch.apply(
+                        *step, self._log_envelope, is_silent=self._mode is _DeliveryMode.TOGETHER
                     )
-        if self._are_in_order:
+                elif batch.announces_batches:
+                    failures += batch.put(*step)
+        if self._mode is _DeliveryMode.IN_ORDER:
             self._apply_in_order(begin, until, recorded, delivered, failures, refusals)
-        elif self._are_together:
+        elif self._mode is _DeliveryMode.TOGETHER:
             self._deliver_together(begin, until, failures, delivery, delivered)
         elif begin < until and any(self._is_plain(key) for key in subscribed):
             plain = [key for key in self._distinct_keys if self._is_plain(key)]
@@ -431,7 +355,7 @@ class InterleavedPublishes:
         self,
         begin: int,
         until: int,
-        recorded: _Recorded | None,
+        recorded: RecordedStep | None,
         delivered: Envelope,
         failures: list[tuple[int, RecordStoreError]],
         refusals: list[MessageRefusal],
@@ -439,25 +363,25 @@ class InterleavedPublishes:
         """Apply and deliver the messages of a range, one batch of a topic after the other."""
         topics, rows, bodies, envelope = self._topics, self._log_rows, self._bodies, self._envelope
         for at, end, key in uniform_ranges(self._keys, begin, until):
-            if key not in self._subscribed_keys:
+            if key not in self._keys_in_order:
                 continue
             topic = topics[key]
             if key in self._record_topics:
                 refusals += _publish_rows(topic, range(at, end), bodies, envelope)
-            elif key not in self._shares:
+            elif key not in self._table_batches:
                 first, last = at - begin, end - begin
                 numbers = delivered.numbers[first:last] if key in self._logged else ()
                 part = delivered.recorded_part(first, last, delivered.bookmark_publisher, numbers)
                 cast("Topic", topic).deliver(bodies[at:end], part)
             elif recorded is not None:
-                share = self._shares[key]
-                if share.is_put:
-                    share.announce_next(end - at, self._log_envelope)
-                    continue
+                batch = self._table_batches[key]
                 own = bisect_left(rows, at), bisect_left(rows, end)
-                failures += share.apply(*own, recorded, self._log_envelope, is_silent=False)
+                if batch.is_put:
+                    batch.announce(*own, self._log_envelope)
+                else:
+                    failures += batch.apply(*own, recorded, self._log_envelope, is_silent=False)
 
-    def _delivered_part(self, begin: int, until: int, recorded: _Recorded | None) -> Envelope:
+    def _delivered_part(self, begin: int, until: int, recorded: RecordedStep | None) -> Envelope:
         """Return the envelope of a range of the batch, with the bookmarks of recorded messages."""
         envelope = self._envelope
         if recorded is None:
@@ -482,10 +406,10 @@ class InterleavedPublishes:
         rows, keys = self._log_rows, [*self._keys[begin:until]]
         for position, _ in failures:
             keys[rows[position] - begin] = _NO_TOPIC
-        sow_keys = self._sow_keys
+        sow_keys = self._entries.sow_keys
         if len(rows) < len(self._keys):
             sow_keys = [0] * len(self._keys)
-            for row, sow_key in zip(rows, self._sow_keys, strict=True):
+            for row, sow_key in zip(rows, self._entries.sow_keys, strict=True):
                 sow_keys[row] = sow_key
         delivery.deliver_prepared(
             [*self._subscribed_keys],
@@ -497,12 +421,7 @@ class InterleavedPublishes:
 
     def _is_plain(self, key: int) -> bool:
         """Return whether a topic has no records."""
-        return key not in self._shares and key not in self._record_topics
-
-    @property
-    def _keys_in_order(self) -> Collection[int]:
-        """The keys of topics that apply their messages in the order of the whole batch."""
-        return self._subscribed_keys if self._are_in_order else ()
+        return key not in self._table_batches and key not in self._record_topics
 
     def _publish_unlogged_records(self, refusals: list[MessageRefusal]) -> None:
         """Publish messages to topics with records that are not in the log, each topic's at once.
@@ -514,7 +433,7 @@ class InterleavedPublishes:
                 rows = [row for row, own_key in enumerate(self._keys) if own_key == key]
                 refusals += _publish_rows(topic, rows, self._bodies, self._envelope)
 
-    def _notify_feeds(self, recorded: _Recorded) -> None:
+    def _notify_feeds(self, recorded: RecordedStep) -> None:
         """Notify the feeds of messages recorded in one step, each of all its topic's at once.
 
         A feed of several topics is notified in the order of the log.
@@ -522,6 +441,7 @@ class InterleavedPublishes:
         feeds = [feed for topic in self._logged.values() for feed in topic.journal.feeds]
         if not feeds:
             return
+        sow_keys = self._entries.sow_keys
         first, keys = recorded.start, self._log_keys[recorded.start : recorded.end]
         shares: Iterable[tuple[int, Sequence[int]]]
         if len({*map(id, feeds)}) < len(feeds):
@@ -531,7 +451,7 @@ class InterleavedPublishes:
         for key, indexes in shares:
             journal = self._logged[key].journal
             if journal.feeds:
-                has_records = key in self._shares
+                has_records = key in self._table_batches
                 journal.notify_feeds(
                     RecordedBatch(
                         journal.topic.name,
@@ -541,7 +461,7 @@ class InterleavedPublishes:
                         recorded.timestamp_us,
                         recorded.publisher,
                         [recorded.numbers[index] for index in indexes],
-                        [self._sow_keys[first + index] for index in indexes] if has_records else (),
+                        [sow_keys[first + index] for index in indexes] if has_records else (),
                         of_one(self._expirations, first + indexes[0]) if has_records else 0,
                     )
                 )

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Final
 from amperage.wire.header import json_text
 from server.replication.core.columns import pick_values
 from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnavailableError
-from server.storage.journal.write.blocks import FieldColumn, map_column, part_of
-from server.storage.sow.record_batch import SowRecordBatch, expiry_times
+from server.storage.journal.write.blocks import FieldColumn, map_column
 from server.storage.sow.records import (
     NANOSECONDS,
     NANOSECONDS_IN_MICROSECOND,
     Record,
     to_nanoseconds,
 )
-from server.storage.sow.store import RecordStoreError, StoreCallback, cleaning_paused
+from server.storage.sow.store import StoreCallback, cleaning_paused
 from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.replicated.multi_topic import NO_DRAFTS, RecordDrafts
 from server.topics.replicated.records import ReplicatedRecordApplier
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.storage.journal import AppendResult, JournalOrigin, OriginHandle, TopicHandle
+    from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
@@ -97,7 +97,6 @@ class JournaledTopic(Topic):
         if (
             len(bodies) >= _MIN_RUN
             and not self._unbatched_subscriptions
-            and not envelope.sow_keys
             and self.journal.is_batchable(envelope)
         ):
             return self._publish_batch(bodies, envelope)
@@ -124,7 +123,9 @@ class JournaledTopic(Topic):
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
         refusals: list[MessageRefusal] = []
-        entries = encode_messages(bodies, envelope, lifetimes_of(envelope))
+        entries = encode_messages(
+            bodies, envelope, lifetimes_of(envelope), sow_keys=envelope.sow_keys
+        )
         start = 0
         while start < len(bodies):
             appended = self.journal.append_messages(envelope, entries, start)
@@ -287,38 +288,7 @@ class JournaledSowTopic(SowTopic):
     @property
     def accepts_interleaved(self) -> bool:
         """True if its messages may be recorded together with those of other topics."""
-        return self._stores_verbatim
-
-    def draft_publishes(self, bodies: Sequence[bytes], envelope: Envelope) -> SowRecordBatch | None:
-        """Return the records of messages that are recorded together.
-
-        Args:
-            bodies: the messages.
-            envelope: the publisher's metadata of these messages.
-
-        Returns:
-            The records, for which there is room, with lifetimes in place of expiry times, and
-            without positions in the order of changes; None if messages need to be recorded one by
-            one.
-        """
-        sow, correlation_ids = self._sow, envelope.correlation_ids
-        keys = sow.key_numbers(bodies, self.name)
-        record_bodies = self._merge_deltas(keys, bodies, envelope)
-        if record_bodies is None:
-            return None
-        try:
-            sow.table.ensure_space_for_batch(self.name, record_bodies, correlation_ids)
-        except RecordStoreError:
-            return None  # there may be room for some of them
-        return SowRecordBatch(
-            self.name,
-            keys,
-            record_bodies,
-            (),
-            0,
-            self._expiry_times(envelope, 0),
-            correlation_ids=correlation_ids,
-        )
+        return self._drafts_batches
 
     def refuse_message(
         self, position: int, problem: Exception, envelope: Envelope
@@ -331,13 +301,14 @@ class JournaledSowTopic(SowTopic):
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
         """Record messages together, then apply and announce them."""
-        drafts = self.draft_publishes(bodies, envelope)
+        topic = self._sow.topic_column(self.name, len(bodies))
+        drafts = self.draft_batch(topic, bodies, envelope)
         if drafts is None:
             return self._publish_one_by_one(bodies, envelope)
         refusals: list[MessageRefusal] = []
         with cleaning_paused([self._sow.table.store]):
             done = self._record_and_apply(drafts, envelope, refusals)
-        if done < len(bodies):  # drafts behind a refused message may rely on it
+        if done < len(bodies):  # drafts behind a refused message may depend on it
             rest = envelope.part(range(done, len(bodies)))
             refusals += (
                 refusal._replace(position=done + refusal.position)
@@ -352,34 +323,25 @@ class JournaledSowTopic(SowTopic):
         """Append, apply and announce messages, in batches of messages with the same timestamp.
 
         Returns:
-            The position reached: not the end if a message with deltas behind it is refused.
+            The position reached: not the end if drafts behind a refused message may depend on it.
         """
-        journal, keys, bodies, lifetimes = self.journal, drafts.keys, drafts.bodies, drafts.expires
+        journal, bodies, lifetimes = self.journal, drafts.bodies, drafts.expires
         kinds = kinds_of(envelope)
-        entries = encode_messages(bodies, envelope, map_column(lifetimes, in_seconds), kinds)
+        seconds = map_column(lifetimes, in_seconds)
+        entries = encode_messages(bodies, envelope, seconds, kinds, drafts.keys)
         start = 0
         while start < len(bodies):
-            done = journal.append_messages(envelope, entries, start, keys)
+            done = journal.append_messages(envelope, entries, start)
             end, time_ns = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
                 publisher, numbers = journal.bookmark_parts(envelope, start, done.txids)
-                batch = SowRecordBatch(
-                    self.name,
-                    keys[start:end],
-                    bodies[start:end],
-                    done.txids,
-                    time_ns,
-                    expiry_times(part_of(lifetimes, start, end), time_ns),
-                    publisher,
-                    numbers,
-                    drafts.correlation_ids[start:end],
-                )
+                batch = drafts.part(start, end).recorded(done.txids, time_ns, publisher, numbers)
                 for index, problem in self.apply_batch(batch, envelope):
                     refusals.append(refusal_of(start + index, problem))
             if done.problem is not None:
                 refusals.append(self.refuse_message(end, done.problem, envelope))
                 end += 1
-                if envelope.has_deltas:
+                if envelope.has_deltas or self._sow.reads_previous:
                     return end
             start = end
         return start

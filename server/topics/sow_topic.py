@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from server.message_types.base import BodyError
 from server.storage.journal import EntryTooLargeError, JournalUnavailableError
+from server.storage.sow.batch_changes import put_with_changes
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.record_batch import SowRecordBatch, changes_of
+from server.storage.sow.record_batch import SowRecordBatch, TopicColumn, expiry_times
 from server.storage.sow.records import RecordChange, to_nanoseconds
 from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
 from server.topics.refused_sequences import RefusedSequenceError
@@ -22,6 +23,7 @@ from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
+    from server.expressions.message_context import MessageContext
     from server.storage.journal.write.blocks import FieldColumn
     from server.storage.sow.records import Record
     from server.storage.sow.topic_records import SowTopicRecords
@@ -119,8 +121,8 @@ class DerivedTopic(RecordTopic):
 class SowTopic(RecordTopic):
     """A topic that stores the messages published to it as records.
 
-    Messages that arrive together become records together (`record_batch.py`), unless they are
-    enriched, have a history or need keys of another kind.
+    Messages that arrive together become records together (`record_batch.py`), unless a generator
+    makes their keys.
 
     Args:
         sow: the records.
@@ -129,7 +131,7 @@ class SowTopic(RecordTopic):
         sow_registry: is notified of every change.
     """
 
-    __slots__ = ("_sow", "_sow_registry", "_stores_verbatim")
+    __slots__ = ("_drafts_batches", "_sow", "_sow_registry")
 
     def __init__(
         self, sow: SowTopicRecords, name: str, functions: Functions, sow_registry: SowRegistry
@@ -137,12 +139,12 @@ class SowTopic(RecordTopic):
         super().__init__(sow, name, functions, sow_registry)
         self._sow = sow
         self._sow_registry = sow_registry
-        self._stores_verbatim = sow.stores_bodies_verbatim
+        self._drafts_batches = sow.drafts_batches
 
     @property
     def accepts_metadata(self) -> bool:
         """See `RecordTopic.accepts_metadata`."""
-        return self._stores_verbatim
+        return self._drafts_batches
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:
         """Store messages, and notify subscribers of the records that change.
@@ -160,61 +162,71 @@ class SowTopic(RecordTopic):
 
     def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
         """Return whether messages can be stored together, as they are or merged as deltas."""
-        return self._stores_verbatim and not envelope.correlation_id
+        return self._drafts_batches and not envelope.correlation_id
 
     def _publish_batch(
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
-        sow, time_ns = self._sow, to_nanoseconds(envelope.received_s)
-        keys = sow.key_numbers(bodies, self.name)
-        record_bodies = self._merge_deltas(keys, bodies, envelope)
-        if record_bodies is None:
+        sow, count, time_ns = self._sow, len(bodies), to_nanoseconds(envelope.received_s)
+        drafts = self.draft_batch(sow.topic_column(self.name, count), bodies, envelope)
+        if drafts is None:
             return self._publish_one_by_one(bodies, envelope)
-        batch = SowRecordBatch(
-            self.name,
-            keys,
-            record_bodies,
-            self._sow_registry.next_sequences(len(bodies)),
-            time_ns,
-            self._expiry_times(envelope, time_ns),
-            correlation_ids=envelope.correlation_ids,
+        batch = drafts._replace(
+            sequences=self._sow_registry.next_sequences(count),
+            timestamp=time_ns,
+            expires=expiry_times(drafts.expires, time_ns),
         )
         problems = self.apply_batch(batch, envelope)
         self._sow_registry.mark_changed(sow)
         return [self._make_refusal(index, problem, envelope) for index, problem in problems]
 
-    def _merge_deltas(
-        self, keys: Sequence[int], bodies: Sequence[bytes], envelope: Envelope
-    ) -> Sequence[bytes] | None:
-        """Return the bodies of the records that messages become.
+    def draft_batch(
+        self, topic: TopicColumn, bodies: Sequence[bytes], envelope: Envelope
+    ) -> SowRecordBatch | None:
+        """Return the records of messages that are published together.
 
-        Deltas rely on the messages before them, so there is room for all records.
+        Args:
+            topic: the topics of the messages, which may be others of the same table.
+            bodies: the messages.
+            envelope: the publisher's metadata of these messages.
 
         Returns:
-            None if they need to be published one by one.
+            The records, for which there is room, with lifetimes in place of expiry times, and
+            without positions in the order of changes; None if messages need to be published one by
+            one.
         """
-        if not envelope.has_deltas:
-            return bodies
-        deltas = envelope.deltas or [envelope.is_delta] * len(bodies)
-        sow, correlation_ids = self._sow, envelope.correlation_ids
-        try:
-            merged = sow.merge_batch(self.name, keys, bodies, deltas, correlation_ids)
-            if merged is not None:
-                sow.table.ensure_space_for_batch(self.name, merged, correlation_ids)
-        except RecordStoreError:
-            return None
-        return merged
-
-    def _expiry_times(self, envelope: Envelope, now: int) -> FieldColumn:
-        """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
         sow, lifetimes = self._sow, envelope.lifetimes
-        if not lifetimes:
-            return sow.expiry_time(envelope.expiration, now)
-        return [sow.expiry_time(lifetime, now) for lifetime in lifetimes]
+        expires: FieldColumn = sow.expiry_time(envelope.expiration, 0)
+        if lifetimes:
+            expires = [sow.expiry_time(lifetime, 0) for lifetime in lifetimes]
+        deltas = envelope.deltas or ([True] * len(bodies) if envelope.is_delta else ())
+        correlation_ids, given_keys = envelope.correlation_ids, envelope.sow_keys
+        if envelope.sow_key:
+            given_keys = [envelope.sow_key] * len(bodies)
+
+        def context_at(position: int) -> MessageContext:
+            own_topic = topic if isinstance(topic, str) else topic[position]
+            context = envelope.context(own_topic, bodies[position])
+            if correlation_ids:
+                context.correlation_id = correlation_ids[position] or None
+            return context
+
+        try:
+            drafts = sow.draft_batch(
+                topic, bodies, given_keys, deltas, expires, correlation_ids, context_at
+            )
+            if drafts is not None:
+                sow.table.ensure_space_for_batch(drafts)
+        except (BodyError, RecordStoreError):
+            return None  # some of them may be stored
+        return drafts
 
     def plain_deliveries(self) -> Sequence[OutboxRecordFramer] | None:
-        """See `RecordFanout.plain_deliveries`; None if records are applied one by one."""
-        if not self._sow.accepts_batches or self._followers:
+        """See `RecordFanout.plain_deliveries`.
+
+        None, too, if topics follow this one, or SOW keys are texts.
+        """
+        if self._sow.has_given_keys or self._followers:
             return None
         return super().plain_deliveries()
 
@@ -233,62 +245,36 @@ class SowTopic(RecordTopic):
         """
         if not self.announces_batches:
             return self.apply_each(map(batch.record_at, range(len(batch.bodies))), envelope)
-        problems, changes = self.put_batch(batch)
-        if self._subscriptions and not is_silent:
+        problems, changes = put_with_changes(
+            self._sow.table, batch, needs_changes=self.needs_changes
+        )
+        if not is_silent:
+            self.announce_puts(batch, changes, envelope)
+        return problems
+
+    def announce_puts(
+        self, batch: SowRecordBatch, changes: Sequence[RecordChange | None], envelope: Envelope
+    ) -> None:
+        """Announce records that have been put, if `announces_batches` is true.
+
+        Args:
+            batch: the records.
+            changes: their changes, see `put_with_changes`.
+            envelope: their origin; it has the bookmark of one of them in the end.
+        """
+        if self._subscriptions:
             if changes:
                 self.announce_changes(changes, envelope)
             else:
                 self.announce_batch(batch, envelope)
-        return problems
 
     @property
     def announces_batches(self) -> bool:
         """True if changes may be announced after later ones have been made."""
-        return not (not self._sow.accepts_batches or self._followers or self.needs_current_records)
-
-    def put_batch(
-        self, batch: SowRecordBatch
-    ) -> tuple[Sequence[tuple[int, RecordStoreError]], Sequence[RecordChange | None]]:
-        """Put the records of a batch, without announcing them, if `announces_batches` is true.
-
-        Returns:
-            The indexes of the records that cannot be stored, each with the reason; and the change
-            of each record, None for those, or nothing if `announce_batch` may announce all.
-        """
-        table, count = self._sow.table, len(batch.bodies)
-        changes: list[RecordChange | None] = []
-        try:
-            if self.needs_changes:
-                changes += changes_of(batch, table.store)
-        except RecordStoreError:
-            return self._put_each(batch)
-        problems: list[tuple[int, RecordStoreError]] = []
-        start = 0
-        while start < count:
-            start, problem = table.put_batch(batch, start)
-            if problem is not None:
-                problems.append((start, problem))
-                changes = changes or [_insertion(batch.record_at(at)) for at in range(count)]
-                _remove_change(changes, batch.keys, start)
-                start += 1
-        return problems, changes
-
-    def _put_each(
-        self, batch: SowRecordBatch
-    ) -> tuple[Sequence[tuple[int, RecordStoreError]], Sequence[RecordChange | None]]:
-        """Put the records of a batch one by one; see `put_batch`."""
-        problems: list[tuple[int, RecordStoreError]] = []
-        changes: list[RecordChange | None] = []
-        for index in range(len(batch.bodies)):
-            try:
-                changes.append(self._sow.apply(batch.record_at(index)))
-            except RecordStoreError as error:
-                problems.append((index, error))
-                changes.append(None)
-        return problems, changes
+        return not (self._followers or self.needs_current_records)
 
     def announce_changes(self, changes: Iterable[RecordChange | None], envelope: Envelope) -> None:
-        """Announce changes one by one; see `put_batch`.
+        """Announce changes one by one.
 
         Args:
             changes: the changes; None for none.
@@ -398,19 +384,3 @@ class SowTopic(RecordTopic):
     def when_settled(self, then: StoreCallback) -> None:
         """Call back after putting everything published so far on stable storage, or failing to."""
         self._sow_registry.when_settled((self._sow,), then)
-
-
-def _insertion(record: Record) -> RecordChange:
-    """Return the change to a record, for recipients to which the state before does not matter."""
-    return RecordChange(record.key, record.topic, None, record)
-
-
-def _remove_change(changes: list[RecordChange | None], keys: Sequence[int], position: int) -> None:
-    """Remove a change that has not been made; the next one of its record has its state before."""
-    failed = changes[position]
-    changes[position] = None
-    for later in range(position + 1, len(keys)):
-        change = changes[later]
-        if failed is not None and change is not None and keys[later] == keys[position]:
-            changes[later] = change._replace(previous=failed.previous)
-            return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import lt
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from server.storage.journal import (
     MESSAGES,
@@ -53,12 +53,14 @@ class RecordedForm(NamedTuple):
         extras_length: bytes of extras behind each body.
         expirations: lifetimes in seconds, 0 for no limit.
         kinds: the kinds of the entries.
+        sow_keys: the SOW keys of their records as numbers, 0 for none; empty if there are none.
     """
 
     data: Sequence[bytes]
     extras_length: FieldColumn
     expirations: FieldColumn
     kinds: FieldColumn
+    sow_keys: Sequence[int]
 
 
 def encode_messages(
@@ -66,6 +68,7 @@ def encode_messages(
     envelope: Envelope,
     expirations: FieldColumn,
     kinds: FieldColumn = JournalEntryKind.PUBLISH,
+    sow_keys: Sequence[int | str] = (),
 ) -> RecordedForm:
     """Return messages in the form in which they are recorded.
 
@@ -74,14 +77,24 @@ def encode_messages(
         envelope: the publisher's metadata of the messages.
         expirations: lifetimes in seconds, 0 for no limit.
         kinds: the kinds of the entries.
+        sow_keys: their SOW keys, "" or 0 for none; empty if there are none.
     """
     seconds = map_column(expirations, lambda one: min(max(one, 0), _MAX_SECONDS))
-    correlation_ids = envelope.correlation_ids
-    if not correlation_ids:
-        return RecordedForm(bodies, 0, seconds, kinds)
-    extras = [pack_extras(encode_text(text), b"") if text else b"" for text in correlation_ids]
+    numbers, given_keys = cast("Sequence[int]", sow_keys), list[bytes]()
+    if str in {*map(type, sow_keys)}:
+        parts = [(key, b"") if isinstance(key, int) else split_key(key) for key in sow_keys]
+        numbers, given_keys = [number for number, _ in parts], [given for _, given in parts]
+    if not (envelope.correlation_ids or given_keys):
+        return RecordedForm(bodies, 0, seconds, kinds, numbers)
+    correlation_ids = envelope.correlation_ids or [""] * len(bodies)
+    extras = [
+        pack_extras(encode_text(correlation_id), given) if correlation_id or given else b""
+        for correlation_id, given in zip(
+            correlation_ids, given_keys or [b""] * len(bodies), strict=True
+        )
+    ]
     data = [body + own for body, own in zip(bodies, extras, strict=True)]
-    return RecordedForm(data, [*map(len, extras)], seconds, kinds)
+    return RecordedForm(data, [*map(len, extras)], seconds, kinds, numbers)
 
 
 class TopicJournal:
@@ -138,7 +151,6 @@ class TopicJournal:
         envelope: Envelope,
         entries: RecordedForm,
         start: int,
-        sow_keys: Sequence[int] = (),
     ) -> AppendResult:
         """Record messages that need nothing but the envelope's metadata of each; see `append`.
 
@@ -147,14 +159,13 @@ class TopicJournal:
                 With feeds, messages have neither correlation ids nor lifetimes of their own.
             entries: the messages as they are recorded.
             start: the position of the first one to record.
-            sow_keys: the SOW keys of their records as numbers; empty for none.
 
         Returns:
             The messages appended and where they end. All have one timestamp, also set in the
             envelope.
         """
         handles = {0: self.publish_handles(envelope)}
-        appended = append_publishes(self.log, handles, 0, envelope, entries, start, sow_keys)
+        appended = append_publishes(self.log, handles, 0, envelope, entries, start)
         if self.feeds and appended.txids:
             self.notify_feeds(
                 RecordedBatch(
@@ -164,7 +175,7 @@ class TopicJournal:
                     appended.txids,
                     appended.timestamp,
                     *self.bookmark_parts(envelope, start, appended.txids),
-                    sow_keys[start : appended.end],
+                    entries.sow_keys[start : appended.end],
                     of_one(entries.expirations, start),
                 )
             )
@@ -373,7 +384,6 @@ def append_publishes(
     envelope: Envelope,
     entries: RecordedForm,
     start: int,
-    sow_keys: Sequence[int] = (),
 ) -> AppendResult:
     """Record messages of one publisher, to any topics; see `TopicJournal.append_messages`.
 
@@ -384,7 +394,6 @@ def append_publishes(
         envelope: the publisher's metadata of the messages.
         entries: the messages as they are recorded.
         start: the position of the first one to record.
-        sow_keys: the SOW keys of their records as numbers; empty for none.
     """
     publisher, numbers = envelope.publisher, envelope.sequences
     journal, publish_tracker = log.journal, log.publish_tracker
@@ -403,7 +412,7 @@ def append_publishes(
         numbers,
         entries.data,
         start,
-        sow_keys,
+        entries.sow_keys,
         entries.expirations,
         entries.extras_length,
         entries.kinds,

@@ -26,7 +26,8 @@ import numpy as np
 from server.expressions import ContextKind, parse_identifier
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.record_table import RecordTable
+from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import Record, RecordChange, to_nanoseconds
 from server.storage.views.aggregation import Aggregation
 from server.storage.views.definition import CompiledView

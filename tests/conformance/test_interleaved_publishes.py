@@ -29,6 +29,26 @@ ELEMENTS: Final = """
     <Name>mixed/given</Name><MessageType>json</MessageType><FileName>given.sow</FileName>
   </Topic>
   <Topic>
+    <Name>mixed/counted</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>counted.sow</FileName>
+    <Enrichment>
+      <Field>COALESCE(/count OF PREVIOUS, 0) + 1 AS /count</Field>
+      <Field>CONCAT(SUBSTR(CLIENT_NAME(), 1, 9), TOPIC_NAME(), SOW_KEY()) AS /names</Field>
+      <Field>CORRELATION_ID() AS /mark HINT OPTIONAL</Field>
+    </Enrichment>
+  </Topic>
+  <Topic>
+    <Name>mixed/renamed</Name><MessageType>json</MessageType><Key>/own</Key>
+    <FileName>renamed.sow</FileName>
+    <Preprocessing><Field>/id % 2 AS /own</Field></Preprocessing>
+    <Enrichment><Field>/n + 1 AS /next</Field></Enrichment>
+  </Topic>
+  <Topic>
+    <Name>mixed/dated</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>dated.sow</FileName>
+    <History><Window>1h</Window><Granularity>0s</Granularity></History>
+  </Topic>
+  <Topic>
     <Name>patterns</Name><MessageType>json</MessageType><Key>/id</Key>
     <Pattern>^mixed/pattern</Pattern><FileName>pattern.sow</FileName>
   </Topic>
@@ -46,6 +66,23 @@ ELEMENTS: Final = """
   <Topic>
     <Name>stored/d</Name><MessageType>json</MessageType><Key>/id</Key><FileName>d.sow</FileName>
   </Topic>
+  <Topic>
+    <Name>unlogged</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Pattern>^stored/pattern</Pattern><FileName>unlogged.sow</FileName>
+  </Topic>
+  <Topic>
+    <Name>stored/counted</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>stored-counted.sow</FileName>
+    <Enrichment><Field>COALESCE(/count OF PREVIOUS, 0) + 1 AS /count</Field></Enrichment>
+  </Topic>
+  <Topic>
+    <Name>stored/given</Name><MessageType>json</MessageType><FileName>stored-given.sow</FileName>
+  </Topic>
+  <Topic>
+    <Name>stored/dated</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>stored-dated.sow</FileName>
+    <History><Window>1h</Window><Granularity>0s</Granularity></History>
+  </Topic>
   <Queue>
     <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>mixed/jobs</UnderlyingTopic>
   </Queue>
@@ -59,6 +96,7 @@ ELEMENTS: Final = """
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>^mixed/</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>patterns</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>own</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
@@ -70,8 +108,22 @@ LOGGED_RECORDS: Final = (
     "mixed/given",
     "mixed/pattern1",
     "mixed/pattern2",
+    "mixed/pattern3",
+    "mixed/counted",
+    "mixed/renamed",
+    "mixed/dated",
 )
-STORED: Final = ("stored/a", "stored/b", "stored/c", "stored/d")
+STORED: Final = (
+    "stored/a",
+    "stored/b",
+    "stored/c",
+    "stored/d",
+    "stored/pattern1",
+    "stored/pattern2",
+    "stored/counted",
+    "stored/given",
+    "stored/dated",
+)
 RECORDS: Final = (*LOGGED_RECORDS, *STORED)
 LOGGED: Final = ("mixed/a", "mixed/b", "mixed/c", *LOGGED_RECORDS, "mixed/jobs", "own", "several")
 QUEUES: Final = ("jobs", "several", "own")
@@ -83,6 +135,7 @@ HEARD: Final = (
     "^(mixed/kept|plain/x)$",
     "^(mixed/[ab]|plain/x)$",
     "^(stored/a|plain/x)$",
+    "^(mixed/pattern2|plain/x)$",
     "plain/x",
 )
 """Topics of a subscription."""
@@ -215,10 +268,11 @@ def play(
         for number in range(len(made))
     ]
     each = [ACKS[number % 5] if acks == "mixed" else acks for number in range(len(made))]
-    frames = [one.frame(*rest) for one, *rest in zip(made, each, bodies, strict=True)]
+    frames = [one.frame(ack, body) for one, ack, body in zip(made, each, bodies, strict=True)]
     flush = frame({"c": "flush", "cid": "flush", "a": "completed"})
     batches = [b"".join(frames) + flush] if at_once else [one + flush for one in frames]
-    expected = max(one.sequence for one in made) if any("persisted" in one for one in each) else 0
+    numbers = [one.sequence for one in made]
+    expected = max(numbers, default=0) if any("persisted" in one for one in each) else 0
     answers: list[dict[str, Any]] = []
     options = {"o": "bookmark"} if bookmarks else {}
     with (
@@ -324,6 +378,9 @@ def test_messages_sent_together_mean_what_they_mean_one_by_one(
         ("mixed/a", "mixed/kept", "mixed/records", "plain/x", "stored/a"),
         ("mixed/records", "plain/x", "stored/a", "stored/b"),
         ("mixed/jobs", "own", "stored/c", "stored/d", "plain/x"),
+        ("mixed/pattern1", "mixed/pattern2", "mixed/pattern3", "mixed/kept", "plain/x"),
+        ("mixed/counted", "mixed/renamed", "mixed/dated", "mixed/given", "stored/counted"),
+        ("mixed/given", "mixed/a", "mixed/pattern1", "stored/given", "stored/dated"),
     ],
 )
 @settings(max_examples=examples(100, 4), deadline=None)

@@ -12,11 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.support import Core
-from tests.storage.sow.support import topic_spec
+from tests.storage.sow.support import SECOND, topic_spec
 from tests.support.chances import examples
 from tests.support.raw import frame
 
 TOPICS: Final = ("log/a", "log/b", "log/records", "log/kept", "other/a", "other/b", "other/kept")
+PATTERN: Final = ("log/p1", "log/p2", "log/p3")
+"""Topics of which one table has the records."""
+MADE: Final = ("log/counted", "log/dated", "log/given")
+"""Topics with an enrichment, a history, and keys of publishers."""
+COUNT: Final = ("COALESCE(/count OF PREVIOUS, 0) + 1 AS /count",)
 RECORDS: Final = tuple(topic for topic in TOPICS if topic.endswith(("records", "kept")))
 SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "all": {"t": ".*"},
@@ -38,6 +43,8 @@ SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "query": {"c": "sow_and_subscribe", "t": "^log/r", "f": "/n < 4", "o": "oof,timestamp"},
     "query delta": {"c": "sow_and_delta_subscribe", "t": "^", "f": "/n < 4", "o": "oof"},
     "page": {"c": "sow_and_subscribe", "t": "log/kept", "o": "top_n=2", "orderby": "/n"},
+    "page of a pattern": {"c": "sow_and_subscribe", "t": "log/p1", "o": "top_n=2", "orderby": "/n"},
+    "one of a pattern": {"c": "subscribe", "t": "log/p2", "o": "timestamp"},
 }
 
 
@@ -51,7 +58,13 @@ def deliveries(
 ) -> list[bytes]:
     """Publish a message to each of these topics, and return what subscribers get."""
     core = Core()
-    core.keep(*(topic_spec("/id", name=topic) for topic in RECORDS))
+    core.keep(
+        *(topic_spec("/id", name=topic) for topic in RECORDS),
+        topic_spec("/id", name="log/patterns", pattern="^log/p"),
+        topic_spec("/id", name="log/counted", enrichment=COUNT),
+        topic_spec("/id", name="log/dated", history=(3600 * SECOND, 0)),
+        topic_spec(name="log/given"),
+    )
     with tempfile.TemporaryDirectory() as directory:
         core.record(Path(directory), "^log/")
         peers = []
@@ -84,7 +97,7 @@ def deliveries(
 @settings(max_examples=examples(200, 8), deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([*SUBSCRIPTIONS]), max_size=3, unique=True), max_size=4),
-    st.lists(st.sampled_from(TOPICS), min_size=1, max_size=5, unique=True).flatmap(
+    st.lists(st.sampled_from(TOPICS + PATTERN + MADE), min_size=1, max_size=6, unique=True).flatmap(
         lambda some: st.lists(st.sampled_from(some), min_size=8, max_size=40)
     ),
     st.fixed_dictionaries({"numbered": st.booleans(), "has_values": st.booleans()}),
@@ -105,7 +118,19 @@ def test_a_subscription_gets_the_same_bytes(name: str, headers: dict[str, bool])
     """From all topics, from one, alone on its connection or not."""
     topics = [TOPICS[(number * 3 + number // 5) % len(TOPICS)] for number in range(60)]
     for connections in ([[name]], [[name], ["all"]], [[name, "stamped"], ["marked"]]):
-        mixed = (topics, TOPICS[:2] * 20, RECORDS[:2] * 20, RECORDS[:1] * 20, TOPICS[:1] * 20)
+        mixed = (
+            topics,
+            PATTERN * 15,
+            MADE * 15,
+            MADE[1:2] * 20,
+            MADE[2:] * 20,
+            (*MADE, *PATTERN) * 6,
+            (*PATTERN, *RECORDS, TOPICS[0]) * 6,
+            TOPICS[:2] * 20,
+            RECORDS[:2] * 20,
+            RECORDS[:1] * 20,
+            TOPICS[:1] * 20,
+        )
         for some in (*mixed, (TOPICS[0], TOPICS[4]) * 20, (TOPICS[3], TOPICS[5]) * 20):
             alone = deliveries(connections, some, at_once=False, **headers)
             assert deliveries(connections, some, at_once=True, **headers) == alone

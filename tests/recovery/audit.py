@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.recovery.publishers import JOURNALED, RECORDS, Command, Follower, Publisher
+from tests.recovery.publishers import ENRICHED, JOURNALED, RECORDS, Command, Follower, Publisher
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer
 from tests.support.sow import query
@@ -160,6 +160,8 @@ def _apply(command: Command, records: Records) -> dict[str, Any]:
         return {}
     before = of_topic.get(command.key, {}) if command.kind == "delta_publish" else {}
     of_topic[command.key] = before | command.message
+    if command.topic == ENRICHED:
+        of_topic[command.key]["next"] = command.message["n"] + 1
     return of_topic[command.key]
 
 

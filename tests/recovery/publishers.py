@@ -18,8 +18,20 @@ from typing import Any, Final
 from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer
 
-JOURNALED: Final = "^(orders|quotes|notes|shared|events/.*)$"
-RECORDS: Final = ("orders", "quotes", "notes", "shared")
+JOURNALED: Final = "^(orders|quotes|notes|shared|dated|enriched|desk/.*|events/.*)$"
+RECORDS: Final = (
+    "orders",
+    "quotes",
+    "notes",
+    "shared",
+    "dated",
+    "enriched",
+    "desk/a",
+    "desk/b",
+    "desk/c",
+)
+ENRICHED: Final = "enriched"
+"""A topic that has `/n + 1` as `/next`."""
 COMPACT: Final = "compact"
 """A topic that is not in the log; what is published there has the SOW files compacted."""
 
@@ -141,7 +153,7 @@ class Publisher:
     def _any(self) -> Command:
         topic = self.chance.choice((*RECORDS, "events/a", "events/b"))
         dice = self.chance.random()
-        if topic in ("orders", "quotes", "notes") and dice < 0.15:
+        if topic in RECORDS and topic != "shared" and dice < 0.15:
             return self._delete(topic)
         if topic != "notes" and not topic.startswith("events") and dice < 0.4:
             return self._publish(topic, "delta_publish")

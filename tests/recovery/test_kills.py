@@ -37,13 +37,29 @@ ELEMENTS: Final = f"""
     <Name>shared</Name><MessageType>json</MessageType><Key>/id</Key>
     <FileName>shared.sow</FileName><SlabSize>256KB</SlabSize>
   </Topic>
+  <Topic>
+    <Name>dated</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>dated.sow</FileName><SlabSize>256KB</SlabSize>
+    <History><Window>2s</Window><Granularity>10ms</Granularity></History>
+  </Topic>
+  <Topic>
+    <Name>enriched</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>enriched.sow</FileName><SlabSize>256KB</SlabSize>
+    <Enrichment><Field>/n + 1 AS /next</Field></Enrichment>
+  </Topic>
+  <Topic>
+    <Name>desks</Name><MessageType>json</MessageType><Key>/id</Key><Pattern>^desk/</Pattern>
+    <FileName>desks.sow</FileName><SlabSize>256KB</SlabSize>
+  </Topic>
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory>
   <JournalSize>10MB</JournalSize>
   <PreallocatedJournalFiles>1</PreallocatedJournalFiles>
   <FlushInterval>{{flush}}</FlushInterval>
-  <Topic><Name>^(orders|quotes|notes|shared)$</Name><MessageType>json</MessageType></Topic>
+  <Topic>
+    <Name>^(orders|quotes|notes|shared|dated|enriched|desks)$</Name><MessageType>json</MessageType>
+  </Topic>
   <Topic><Name>^events/</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 <Actions>

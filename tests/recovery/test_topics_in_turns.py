@@ -32,6 +32,19 @@ ELEMENTS = """
     <Name>desks</Name><MessageType>json</MessageType><Key>/id</Key><Pattern>^desk/</Pattern>
     <FileName>desks.sow</FileName>
   </Topic>
+  <Topic>
+    <Name>counted</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>counted.sow</FileName>
+    <Enrichment><Field>COALESCE(/count OF PREVIOUS, 0) + 1 AS /count</Field></Enrichment>
+  </Topic>
+  <Topic>
+    <Name>dated</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>dated.sow</FileName>
+    <History><Window>1h</Window><Granularity>0s</Granularity></History>
+  </Topic>
+  <Topic>
+    <Name>given</Name><MessageType>json</MessageType><FileName>given.sow</FileName>
+  </Topic>
   <View>
     <Name>values</Name><MessageType>json</MessageType>
     <UnderlyingTopic>
@@ -56,8 +69,9 @@ ELEMENTS = """
 </SOW>
 """
 
-RECORDS = ("orders", "prices", "^desk/", "values", "slow")
-ALL = "^(orders|prices|notes|desk/)"
+OTHERS = ("counted", "dated", "given")
+RECORDS = ("orders", "prices", "^desk/", "values", "slow", *OTHERS)
+ALL = "^(orders|prices|notes|desk/|counted|dated|given)"
 Sent = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -78,6 +92,9 @@ def in_turns(first: int, last: int) -> Iterator[Sent]:
             case 4:
                 header |= {"c": "publish", "t": "notes", "x": "m" * (number % 3)}
                 body = {"n": number}
+            case 5:
+                header |= {"c": "publish", "t": OTHERS[number // 7 % 3], "k": f"key {key}"}
+                body = {"id": key, "n": number}
             case _:
                 header |= {"c": "publish", "t": f"desk/{number % 4}", "e": "100000"}
                 body = {"id": key, "n": number}

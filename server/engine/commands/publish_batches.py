@@ -337,9 +337,7 @@ class _AckedCommands:
 
     __slots__ = ("_headers", "command_ids", "count", "sequences")
 
-    def __init__(
-        self, headers: Sequence[PublishHeader], values: HeaderColumns, count: int
-    ) -> None:
+    def __init__(self, headers: Sequence[PublishHeader], values: HeaderColumns, count: int) -> None:
         self._headers = headers
         self.sequences = values.sequences
         self.command_ids = values.command_ids

@@ -51,9 +51,7 @@ class RequestedAcks:
 
 
 @lru_cache(maxsize=64)
-def _requested_acks(
-    types: tuple[str, ...], *, waits: bool, are_conflated: bool
-) -> RequestedAcks:
+def _requested_acks(types: tuple[str, ...], *, waits: bool, are_conflated: bool) -> RequestedAcks:
     """Return the acks of some types, of which `persisted` waits, and is conflated, or not."""
     late = ("persisted",) if waits and "persisted" in types else ()
     prompt = tuple([one for one in types if one not in late])

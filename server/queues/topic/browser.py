@@ -30,7 +30,8 @@ from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.query.record_order import RecordOrder, RowSorter
-from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.record_table import RecordTable
+from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Record, RecordChange
 from server.storage.sow.store import RecordStoreError
 from server.topics.subscriptions.delivery.envelope import Envelope

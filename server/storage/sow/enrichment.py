@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from server.expressions.backends.compile_message import Evaluator, compile_value
 from server.expressions.functions.registry import Functions
 from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import MessageContext
-from server.expressions.tree import Field, Reference, references
+from server.expressions.tree import Call, Field, Reference, references, walk
 from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.paths import Path, format_path
 from server.message_types.select_list import FieldSelection, parse_selection
@@ -47,6 +48,11 @@ class EnrichmentStage:
         fields: its fields in the order of the configuration.
         message_type: the topic's message type.
         functions: implementations of the functions that they call.
+
+    Attributes:
+        needs_context: whether they read the context of the message.
+        reads_previous: whether they read the record that the message updates.
+        reads_others: whether they read other records.
     """
 
     def __init__(
@@ -54,6 +60,15 @@ class EnrichmentStage:
     ) -> None:
         self._type = message_type
         self._steps = [_compile(step, message_type, functions) for step in _steps(fields)]
+        called = [
+            functions[node.name]
+            for field in fields
+            for node in walk(field.source)
+            if isinstance(node, Call)
+        ]
+        self.needs_context: Final = any(one.context_attribute is not None for one in called)
+        self.reads_previous: Final = any(step.previous is not None for step in self._steps)
+        self.reads_others: Final = any(one.is_lookup for one in called)
         self._removals = {
             field.destination: parse_selection(f"-{format_path(field.destination)}")
             for field in fields

@@ -259,12 +259,10 @@ class FileStore:
             self._clean_for_space()
             raise
 
-    def ensure_space_for_batch(
-        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
-    ) -> None:
+    def ensure_space_for_batch(self, batch: SowRecordBatch) -> None:
         """See `RecordStore.ensure_space_for_batch`."""
         try:
-            self._log.ensure_space_for_batch(topic, bodies, correlation_ids)
+            self._log.ensure_space_for_batch(batch)
         except RecordStoreError:
             self._clean_for_space()
             raise
@@ -302,7 +300,7 @@ class FileStore:
                     self._locations,
                     self._entry_sizes,
                     self._free_rows,
-                    batch.keys,
+                    batch,
                     end,
                     location,
                     sizes,
@@ -313,9 +311,10 @@ class FileStore:
                 end += len(placed_rows)
                 if end < count:
                     record = batch.record_at(end)
-                    is_known = record.key in self._row_by_identity
+                    identity = identity_of(record, pattern=self._has_pattern)
+                    is_known = identity in self._row_by_identity
                     location, size = self._log.append(SlabEntryKind.RECORD, record)
-                    row = self._set_location(record.key, location, size)
+                    row = self._set_location(identity, location, size)
                     rows.append(row)
                     if not is_known:
                         added.append(row)

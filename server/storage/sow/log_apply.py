@@ -16,7 +16,7 @@ import numpy as np
 
 from server.storage.journal import MESSAGES, JournalEntryKind
 from server.storage.journal.format.layout import LATE_ENTRY_FLAG, decode_text, split_extras
-from server.storage.sow.record_batch import SowRecordBatch
+from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.storage.sow.rekey import current_record_keys
 
@@ -40,9 +40,7 @@ def apply_entry_range(sow: SowTopicRecords, entry_range: RawEntryRange) -> None:
     Raises:
         RecordStoreError: a record cannot be stored; those of the entries before it have been.
     """
-    plain = (
-        _complete_mask(entry_range) if sow.accepts_batches else np.zeros(len(entry_range), np.bool_)
-    )
+    plain = _complete_mask(entry_range)
     for start, end in equal_value_ranges(plain):
         if plain[start] and end - start >= _MIN_BATCH_SIZE:
             _, problem = sow.table.put_batch(_batch_of(sow, entry_range.part(start, end)), 0)
@@ -76,8 +74,12 @@ def _batch_of(sow: SowTopicRecords, entry_range: RawEntryRange) -> SowRecordBatc
     timestamps_ns = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
     bodies, correlation_ids = _with_correlation_ids(entry_range)
+    topic: TopicColumn = sow.name
+    if sow.is_container:
+        topics = entry_range.definitions.topics
+        topic = [topics[number].name for number in columns["topic"].tolist()]
     return SowRecordBatch(
-        sow.name,
+        topic,
         columns["sow_key"].tolist(),
         bodies,
         columns["txid"].tolist(),

@@ -114,9 +114,7 @@ class MemoryStore:
     def ensure_space(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """See `RecordStore.ensure_space`; there is always space."""
 
-    def ensure_space_for_batch(
-        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
-    ) -> None:
+    def ensure_space_for_batch(self, batch: SowRecordBatch) -> None:
         """See `RecordStore.ensure_space_for_batch`; there is always space."""
 
     def pause_cleaning(self) -> None:
@@ -139,10 +137,9 @@ class MemoryStore:
         """See `RecordStore.put_batch`."""
         rows: list[int] = []
         added: list[int] = []
-        for key, body, fields in zip(
-            batch.keys[start:], batch.bodies[start:], batch.record_tuples(start), strict=True
+        for identity, body, fields in zip(
+            batch.identities(start), batch.bodies[start:], batch.record_tuples(start), strict=True
         ):
-            identity = str(key)
             row = self._row_by_identity.get(identity)
             if row is None:
                 row = self._row_by_identity[identity] = self._add_row(fields, len(body))

@@ -1,20 +1,24 @@
 """Batches: messages that become records together; shared values are stored once, others in columns.
 
-Such records have keys that are numbers, and the bodies of messages as they are, or deltas merged
-with the records before them (`SowTopicRecords.merge_batch`).
+`SowTopicRecords.draft_batch` makes them: of messages as they are, enriched ones, and deltas merged
+with the records before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from server.storage.journal.write.blocks import FieldColumn, each, map_column, of_one, part_of
-from server.storage.sow.records import Record, RecordChange
+from server.storage.sow.records import Record
 
-if TYPE_CHECKING:
-    from server.storage.sow.store import RecordStore
+TopicColumn: TypeAlias = str | Sequence[str]
+"""The topic of records: one for all, or one for each if their table has those of many topics."""
+
+
+KeyColumn: TypeAlias = Sequence[int] | Sequence[str]
+"""The SOW keys of records: numbers that were made from fields, or the texts of publishers."""
 
 
 def expiry_times(lifetimes: FieldColumn, now: int) -> FieldColumn:
@@ -31,8 +35,8 @@ class SowRecordBatch(NamedTuple):
     """Records that are put one after the other. See `Record` for the fields.
 
     Attributes:
-        topic: the topic of all of them.
-        keys: their SOW keys as numbers.
+        topic: the topic of all of them; for a topic with a Pattern the topics of each.
+        keys: their SOW keys.
         bodies: the messages.
         sequences: their places in the instance's order of changes, ascending.
         timestamp: in nanoseconds since 1970.
@@ -42,8 +46,8 @@ class SowRecordBatch(NamedTuple):
         correlation_ids: the publisher's correlation ids, "" for none; empty if there are none.
     """
 
-    topic: str
-    keys: Sequence[int]
+    topic: TopicColumn
+    keys: KeyColumn
     bodies: Sequence[bytes]
     sequences: Sequence[int]
     timestamp: FieldColumn
@@ -51,6 +55,13 @@ class SowRecordBatch(NamedTuple):
     publisher: FieldColumn = 0
     numbers: Sequence[int] = ()
     correlation_ids: Sequence[str] = ()
+
+    def identities(self, start: int = 0) -> Iterable[str]:
+        """Return the identities of those from `start` on; see `store.identity_of`."""
+        keys = map(str, self.keys[start:])
+        if isinstance(self.topic, str):
+            return keys
+        return map("\0".join, zip(self.topic[start:], keys, strict=True))
 
     def bookmark_at(self, position: int) -> str:
         """Return the bookmark of one of them."""
@@ -62,15 +73,29 @@ class SowRecordBatch(NamedTuple):
         """Return those from `start` to `end`."""
         if not start and end == len(self.bodies):
             return self
+        return self.pick(range(start, end))
+
+    def pick(self, positions: Sequence[int]) -> SowRecordBatch:
+        """Return those at some positions."""
+        return SowRecordBatch._make(_values_at(column, positions) for column in self)
+
+    def recorded(
+        self, txids: Sequence[int], time_ns: int, publisher: int, numbers: Sequence[int]
+    ) -> SowRecordBatch:
+        """Return drafts as the records of messages that the transaction log has recorded.
+
+        Args:
+            txids: the txids of the messages.
+            time_ns: the time of recording, in nanoseconds since 1970.
+            publisher: the number that represents the publisher in bookmarks.
+            numbers: the publisher's sequence numbers in bookmarks.
+        """
         return self._replace(
-            keys=self.keys[start:end],
-            bodies=self.bodies[start:end],
-            sequences=self.sequences[start:end],
-            timestamp=part_of(self.timestamp, start, end),
-            expires=part_of(self.expires, start, end),
-            publisher=part_of(self.publisher, start, end),
-            numbers=self.numbers[start:end],
-            correlation_ids=self.correlation_ids[start:end],
+            sequences=txids,
+            timestamp=time_ns,
+            expires=expiry_times(self.expires, time_ns),
+            publisher=publisher,
+            numbers=numbers,
         )
 
     def split_by_publisher(self) -> Iterator[SowRecordBatch]:
@@ -100,7 +125,7 @@ class SowRecordBatch(NamedTuple):
         return zip(
             map(str, self.keys[start:]),
             self.bodies[start:],
-            repeat(self.topic, count),
+            repeat(self.topic, count) if isinstance(self.topic, str) else self.topic[start:],
             timestamps,
             expires,
             self.sequences[start:],
@@ -115,7 +140,7 @@ class SowRecordBatch(NamedTuple):
         return Record(
             str(self.keys[position]),
             self.bodies[position],
-            self.topic,
+            self.topic if isinstance(self.topic, str) else self.topic[position],
             of_one(self.timestamp, position),
             of_one(self.expires, position),
             self.sequences[position],
@@ -124,18 +149,12 @@ class SowRecordBatch(NamedTuple):
         )
 
 
-def changes_of(batch: SowRecordBatch, store: RecordStore) -> list[RecordChange]:
-    """Return the changes that a batch makes if it is put into a store without a history.
-
-    Raises:
-        RecordStoreError: an earlier state cannot be read.
-    """
-    rows = {key: store.find_row(str(key)) for key in batch.keys}
-    known = {key: row for key, row in rows.items() if row is not None}
-    states = dict(zip(known, store.read_records([*known.values()]), strict=True))
-    changes: list[RecordChange] = []
-    for position, key in enumerate(batch.keys):
-        record = batch.record_at(position)
-        changes.append(RecordChange(record.key, record.topic, states.get(key), record))
-        states[key] = record
-    return changes
+def _values_at(
+    column: TopicColumn | FieldColumn | Sequence[object], positions: Sequence[int]
+) -> object:
+    """Return the values of some records in a field; one value for all, or none, stays as it is."""
+    if isinstance(column, int | str) or not column:
+        return column
+    if isinstance(positions, range):
+        return column[positions.start : positions.stop]
+    return [column[position] for position in positions]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -13,8 +12,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from server.expressions.functions.builtin import BUILTINS
-from server.expressions.functions.registry import Functions
 from server.message_types.base import Extractor, MessageType
 from server.message_types.paths import Path
 from server.storage.journal.write.blocks import each, part_of
@@ -24,7 +21,8 @@ from server.storage.sow.indexes.hash_index import HashIndex
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS, MemoIndexes
 from server.storage.sow.keys.key_source import KeyHash
 from server.storage.sow.keys.partitions import KeyHashes
-from server.storage.sow.record_batch import SowRecordBatch
+from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
+from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import Record, RecordChange
 from server.storage.sow.snapshot import QuerySnapshot
 from server.storage.sow.store import PastVersion, RecordStore, RecordStoreError, identity_of
@@ -40,35 +38,10 @@ _MEMO_VALUE_BYTES: Final = 16
 
 _MAX_EXTRACTORS: Final = 256
 _TRIM_BATCH_SIZE: Final = 100
+_DROPPED: Final = (Record("", b"", ""),) * 2
+"""Entries about past states that are dropped for each record of a batch: more than it adds."""
 _READ_BATCH_SIZE: Final = 256
 """Bodies that are read together when indexes are built: few enough for the processor's cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordTableOptions:
-    """The functions of a table beyond storing records.
-
-    Attributes:
-        hash_indexes: the fields of each hash index.
-        memo_fields: fields that are indexed before any query uses them.
-        key_fields: the fields that SOW keys are made from, if queries may find records by them.
-        key_domain: the key domain, where there are `key_fields`.
-        has_pattern: the table holds records of many logical topics.
-        has_expiration: records expire at their stamps.
-        history_window_ns: retention of past states, in nanoseconds; None for no history.
-        history_granularity_ns: the least time between past states, in nanoseconds.
-        functions: implementations of the functions that expressions call.
-    """
-
-    hash_indexes: tuple[tuple[Path, ...], ...] = ()
-    memo_fields: tuple[Path, ...] = ()
-    key_fields: tuple[Path, ...] = ()
-    key_domain: str = ""
-    has_pattern: bool = False
-    has_expiration: bool = False
-    history_window_ns: int | None = None
-    history_granularity_ns: int = 0
-    functions: Functions = BUILTINS
 
 
 class RecordTable:
@@ -203,25 +176,22 @@ class RecordTable:
             self.store.ensure_space(records)
             return
         entries: list[Record] = []
+        states: dict[str, Record | None] = {}  # of records after the puts so far
         for record in records:
             identity = identity_of(record, pattern=self.options.has_pattern)
-            entries += (one for one in (self.get(identity), record) if one is not None)
+            previous = states.get(identity) or self.get(identity)
+            if previous is not None:
+                entries += (previous, *_DROPPED)
+            entries.append(record)
+            states[identity] = record
         self.store.ensure_space(entries)
 
-    def ensure_space_for_batch(
-        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
-    ) -> None:
-        """Make sure that the store has space for a batch, without a history. See `ensure_space`.
-
-        Args:
-            topic: the topic of the records.
-            bodies: the bodies of the records.
-            correlation_ids: the correlation ids of the records; empty if there are none.
-
-        Raises:
-            RecordStoreError: there is no space; nothing has changed.
-        """
-        self.store.ensure_space_for_batch(topic, bodies, correlation_ids)
+    def ensure_space_for_batch(self, batch: SowRecordBatch) -> None:
+        """Make sure that the store has space to put a batch of records next. See `ensure_space`."""
+        if self.history is None:
+            self.store.ensure_space_for_batch(batch)
+        else:
+            self.ensure_space(map(batch.record_at, range(len(batch.bodies))))
 
     def ensure_space_to_remove(self, records: Sequence[Record]) -> None:
         """Make sure that the store has space to remove records next, in sequence.
@@ -235,8 +205,12 @@ class RecordTable:
             entries += [deletion] if self.history is None else [record, deletion, deletion]
         self.store.ensure_space(entries, to_delete=True)
 
-    def put(self, record: Record) -> RecordChange:
+    def put(self, record: Record, trim_limit: int = _TRIM_BATCH_SIZE) -> RecordChange:
         """Insert or replace a record.
+
+        Args:
+            record: the record.
+            trim_limit: the maximum number of past states to drop that are older than the window.
 
         Raises:
             RecordStoreError: the record cannot be stored; nothing has changed.
@@ -264,11 +238,11 @@ class RecordTable:
             self._expiry.set(row, record.expires)
         if self.history is not None:
             self.history.record_change(identity, row, record, past_versions, deleted=False)
-            self.trim(record.timestamp)
+            self.trim(record.timestamp, trim_limit)
         return RecordChange(record.key, record.topic, previous, record)
 
     def put_batch(self, batch: SowRecordBatch, start: int) -> tuple[int, RecordStoreError | None]:
-        """Insert or replace the records of a batch, without a history, up to the first that fails.
+        """Insert or replace the records of a batch, up to the first that fails.
 
         Args:
             batch: the records.
@@ -278,6 +252,8 @@ class RecordTable:
             The index of the first record that has not been put, and the reason; the number of
             records and None if all have been put.
         """
+        if self.history is not None:
+            return self._put_with_history(batch, start)
         try:
             saved = self._previous_records(batch, start) if self._snapshots else []
         except RecordStoreError as error:
@@ -285,6 +261,7 @@ class RecordTable:
         result = self.store.put_batch(batch, start)
         for row in result.added_rows:
             self._set_row_state(row, CURRENT)
+        self._note_topics(batch.topic, start, result.rows)
         self.updates += len(result.rows) - len(result.added_rows)
         for row, record in saved:
             for snapshot in self._snapshots:
@@ -302,10 +279,27 @@ class RecordTable:
                 self._expiry.set(row, expiry)
         return result.end, result.problem
 
+    def _put_with_history(
+        self, batch: SowRecordBatch, start: int
+    ) -> tuple[int, RecordStoreError | None]:
+        """Put records that end past states, one after the other. See `put_batch`."""
+        for position in range(start, len(batch.bodies)):
+            try:
+                self.put(batch.record_at(position), len(_DROPPED))
+            except RecordStoreError as problem:
+                return position, problem
+        return len(batch.bodies), None
+
+    def _note_topics(self, topic: TopicColumn, start: int, rows: Sequence[int]) -> None:
+        """Note the topics of rows with records of a batch, of which `start` is the first."""
+        if not isinstance(topic, str):
+            for position, row in enumerate(rows, start):
+                self._topic_of_row[row] = self._topic_number(topic[position])
+
     def _previous_records(self, batch: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
         """Return the records that a batch replaces, with their rows."""
         store = self.store
-        rows = [store.find_row(str(key)) for key in batch.keys[start:]]
+        rows = [store.find_row(identity) for identity in batch.identities(start)]
         return [(row, store.read_record(row)) for row in dict.fromkeys(rows) if row is not None]
 
     def remove(self, identity: str, sequence: int, now: int) -> RecordChange | None:
@@ -526,10 +520,10 @@ class RecordTable:
         row = self._expiry.find_due(now) if self._expiry is not None else None
         return None if row is None else self.store.read_record(row)
 
-    def trim(self, now: int) -> None:
+    def trim(self, now: int, limit: int = _TRIM_BATCH_SIZE) -> None:
         """Drop past states that are older than the window, a limited number per call."""
         if self.history is not None:
-            for row in self.history.trim(now, _TRIM_BATCH_SIZE):
+            for row in self.history.trim(now, limit):
                 self._on_row_changed(row, self.store.read_record(row))
                 self.row_states[row] = FREE
 

@@ -212,7 +212,7 @@ class _TopicEntries:
         self._spans: Final = spans
         self._find_topic: Final = find_topic
         self._topics: Final = list(spans)
-        self._keeps_order: Final = any(sow.needs_context for sow in spans)
+        self._keeps_order: Final = any(sow.reads_others for sow in spans)
         self._owner_by_topic: Final[dict[JournalTopic, int]] = {}
 
     def split_by_topic(

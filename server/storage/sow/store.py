@@ -207,15 +207,8 @@ class RecordStore(Protocol):
             RecordStoreError: there is no space, or a record is too large. Nothing has changed.
         """
 
-    def ensure_space_for_batch(
-        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
-    ) -> None:
+    def ensure_space_for_batch(self, batch: SowRecordBatch) -> None:
         """Make sure that the store has space to put a batch of records next. See `ensure_space`.
-
-        Args:
-            topic: the topic of the records.
-            bodies: the bodies of the records.
-            correlation_ids: the correlation ids of the records; empty if there are none.
 
         Raises:
             RecordStoreError: as for `ensure_space`.
@@ -241,7 +234,7 @@ class RecordStore(Protocol):
         """Insert or replace the records of a batch; the first that cannot be put ends it.
 
         Args:
-            batch: the records, for a store that does not hold many logical topics.
+            batch: the records.
             start: the place of the first of them.
         """
 

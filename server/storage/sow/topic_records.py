@@ -18,13 +18,15 @@ from config_schema.regex import matches
 from config_schema.spec.sow import TopicSpec
 from server.expressions import ContextKind, parse_field, parse_identifier
 from server.expressions.functions.registry import Functions
-from server.expressions.message_context import MessageContext
+from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.message_types.base import BodyError, MessageType
 from server.message_types.paths import Path
+from server.storage.journal.write.blocks import FieldColumn
 from server.storage.sow.enrichment import EnrichmentStage
 from server.storage.sow.keys.chaining import ChainingKeys
 from server.storage.sow.keys.key_source import (
     EVENTS,
+    NO_KEY,
     EventKeys,
     FieldKeys,
     KeySource,
@@ -33,7 +35,9 @@ from server.storage.sow.keys.key_source import (
     nested_in_event,
 )
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.record_batch import KeyColumn, SowRecordBatch, TopicColumn
+from server.storage.sow.record_table import RecordTable
+from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import NANOSECONDS, Record, RecordChange
 from server.storage.sow.store import RecordStore
 
@@ -87,6 +91,9 @@ class SowTopicRecords:
         spec: its description; a reload replaces it by one with another lifetime of records.
         table: its records and indexes.
         key_fields: the fields that its SOW keys are made from; empty if they are made otherwise.
+        needs_context: whether preprocessing or enrichment read the context of a message.
+        reads_previous: whether enrichment reads the record that a message updates.
+        reads_others: whether preprocessing or enrichment read the records of other topics.
     """
 
     def __init__(
@@ -111,6 +118,10 @@ class SowTopicRecords:
         self._enrichment: Final = _stage(
             spec.enrichment, ContextKind.ENRICHMENT, message_type, functions
         )
+        stages = [one for one in (self._preprocessing, self._enrichment) if one is not None]
+        self.needs_context: Final = any(stage.needs_context for stage in stages)
+        self.reads_previous: Final = any(stage.reads_previous for stage in stages)
+        self.reads_others: Final = any(stage.reads_others for stage in stages)
         self._generator: Final = generator
         # Only chains learn keys that were made elsewhere; key sources of libraries do not.
         self._chains: Final = generator if isinstance(generator, ChainingKeys) else None
@@ -137,29 +148,12 @@ class SowTopicRecords:
         return name == self.spec.name if pattern is None else matches(pattern, name)
 
     @property
-    def needs_context(self) -> bool:
-        """True if `prepare_record` uses the context that functions can read, as the publisher."""
-        return self._preprocessing is not None or self._enrichment is not None
+    def drafts_batches(self) -> bool:
+        """True if messages that come together can become records together; see `draft_batch`.
 
-    @property
-    def stores_bodies_verbatim(self) -> bool:
-        """True if a publish is stored as its own body under a number, regardless of earlier ones.
-
-        See `record_batch.py`.
+        They cannot if one needs the records of other topics as the messages before it leave them.
         """
-        spec = self.spec
-        return (
-            self._generator is None
-            and bool(spec.keys)
-            and not self._has_events
-            and not self.needs_context
-            and spec.history is None
-        )
-
-    @property
-    def accepts_batches(self) -> bool:
-        """True if it accepts batches of records; see `RecordTable.put_batch`."""
-        return not self.is_container and self.spec.history is None
+        return self._generator is None and not self._has_events and not self.reads_others
 
     @property
     def changes_with_time(self) -> bool:
@@ -212,11 +206,14 @@ class SowTopicRecords:
             if self._preprocessing is not None:
                 body = self._preprocessing.apply(body, None, context)
         key = self.key_source(topic).key(body, key)
-        if self._enrichment is not None or delta:
+        previous = None
+        if delta or self.reads_previous:
             previous = self.table.get(self.table.make_identity(key, topic))
-            body = self._rewrite_body(body, key, previous, context or MessageContext(), delta=delta)
-            if delta and previous is not None:
-                correlation_id = correlation_id or previous.correlation_id
+        body = self._rewrite_body(
+            body, key, previous.body if previous else None, context, delta=delta
+        )
+        if delta and previous is not None:
+            correlation_id = correlation_id or previous.correlation_id
         expires = self.expiry_time(expiration, now)
         return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
 
@@ -224,17 +221,19 @@ class SowTopicRecords:
         self,
         body: bytes,
         key: str,
-        previous: Record | None,
-        context: MessageContext,
+        previous: bytes | None,
+        context: MessageContext | None,
         *,
         delta: bool,
     ) -> bytes:
         """Return a message enriched, and merged with the record that it updates."""
         if self._enrichment is not None:
-            context.sow_key, context.sow_key_hash = key, key_hash(key)
-            body = self._enrichment.apply(body, previous.body if previous else None, context)
+            context = context or MessageContext()
+            if self.needs_context:
+                context.sow_key, context.sow_key_hash = key, key_hash(key)
+            body = self._enrichment.apply(body, previous, context)
         if delta and previous is not None and self._type.capabilities.delta:
-            return self._merge_delta(previous.body, body)
+            return self._merge_delta(previous, body)
         return body
 
     def _merge_delta(self, stored: bytes, delta: bytes) -> bytes:
@@ -252,61 +251,123 @@ class SowTopicRecords:
                 " merged into it: publish it whole"
             ) from None
 
-    def merge_batch(
+    def topic_column(self, topic: str, count: int) -> TopicColumn:
+        """Return the topic of records that are put together, all of one topic, as a column."""
+        return [topic] * count if self.is_container else topic
+
+    def draft_batch(
         self,
-        topic: str,
-        keys: Sequence[int],
+        topic: TopicColumn,
         bodies: Sequence[bytes],
+        given_keys: Sequence[str],
         deltas: Sequence[bool],
+        lifetimes: FieldColumn,
         correlation_ids: Sequence[str],
-    ) -> Sequence[bytes] | None:
-        """Return the bodies of the records that messages become, which it stores as they are.
+        context_at: Callable[[int], MessageContext],
+    ) -> SowRecordBatch | None:
+        """Return the records that messages become, if `drafts_batches` is true.
 
         Args:
-            topic: the topic published to.
-            keys: their SOW keys as numbers.
-            bodies: the messages.
-            deltas: whether each has only the fields that change.
+            topic: the topics published to.
+            bodies: the messages, at least one.
+            given_keys: the SOW keys that the publisher provided, "" for none; empty if there are
+                none.
+            deltas: whether each has only the fields that change; empty if none has.
+            lifetimes: their lifetimes in nanoseconds, 0 for no limit.
             correlation_ids: their correlation ids, "" for none; empty if there are none.
+            context_at: returns the context of a message that functions can read.
 
         Returns:
-            None if they need to be published one by one: a delta keeps the correlation id of its
-            record, or cannot be merged.
-        """
-        can_merge = self._type.capabilities.delta
-        states: dict[int, tuple[bytes | None, str]] = {}  # of records after the messages so far
-        merged: list[bytes] = []
-        for position, (key, body, is_delta) in enumerate(zip(keys, bodies, deltas, strict=True)):
-            correlation_id = correlation_ids[position] if correlation_ids else ""
-            own = body
-            if is_delta:
-                stored, kept_id = states.get(key) or self._state_of(topic, key)
-                if kept_id and not correlation_id:
-                    return None
-                if stored is not None and can_merge:
-                    try:
-                        own = self._merge_delta(stored, body)
-                    except BodyError:
-                        return None
-            states[key] = own, correlation_id
-            merged.append(own)
-        return merged
+            The records, with lifetimes in place of expiry times, and without positions in the
+            order of changes; None if messages need to be published one by one, because a delta
+            keeps the correlation id of its record.
 
-    def _state_of(self, topic: str, key: int) -> tuple[bytes | None, str]:
+        Raises:
+            BodyError: a message has to be rewritten, but cannot be parsed.
+            RecordStoreError: an earlier record cannot be read.
+        """
+        contexts: Sequence[MessageContext | None] = [None] * len(bodies)
+        if self.needs_context:
+            contexts = [context_at(position) for position in range(len(bodies))]
+        if self._preprocessing is not None:
+            bodies = [
+                self._preprocessing.apply(body, None, context or NO_CONTEXT)
+                for body, context in zip(bodies, contexts, strict=True)
+            ]
+        batch = SowRecordBatch(
+            topic,
+            self._batch_keys(bodies, topic, given_keys),
+            bodies,
+            range(len(bodies)),
+            0,
+            lifetimes,
+            correlation_ids=correlation_ids,
+        )
+        if deltas or self._enrichment is not None:
+            return self._rewrite_batch(batch, deltas, contexts)
+        return batch
+
+    def _rewrite_batch(
+        self,
+        batch: SowRecordBatch,
+        deltas: Sequence[bool],
+        contexts: Sequence[MessageContext | None],
+    ) -> SowRecordBatch | None:
+        """Return messages enriched, and merged with the records that they update.
+
+        See `draft_batch`.
+        """
+        correlation_ids = batch.correlation_ids
+        states: dict[str, tuple[bytes | None, str]] = {}  # of records after the messages so far
+        rewritten: list[bytes] = []
+        for position, identity in enumerate(batch.identities()):
+            is_delta = bool(deltas) and deltas[position]
+            correlation_id = correlation_ids[position] if correlation_ids else ""
+            previous: bytes | None = None
+            if is_delta or self.reads_previous:
+                previous, kept_id = states.get(identity) or self._state_of(identity)
+                if is_delta and kept_id and not correlation_id:
+                    return None
+            body = self._rewrite_body(
+                batch.bodies[position],
+                str(batch.keys[position]),
+                previous,
+                contexts[position],
+                delta=is_delta,
+            )
+            states[identity] = body, correlation_id
+            rewritten.append(body)
+        return batch._replace(bodies=rewritten)
+
+    def _state_of(self, identity: str) -> tuple[bytes | None, str]:
         """Return the body and the correlation id of a record; no body if there is none."""
-        record = self.table.get(self.table.make_identity(str(key), topic))
+        record = self.table.get(identity)
         return (None, "") if record is None else (record.body, record.correlation_id)
 
-    def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
-        """Return the SOW keys of messages that it stores as they are, as numbers.
+    @property
+    def has_given_keys(self) -> bool:
+        """True if SOW keys are the texts that publishers provide."""
+        return isinstance(self.key_source(self.name), PublisherKeys)
+
+    def _batch_keys(
+        self, bodies: Sequence[bytes], topic: TopicColumn, given_keys: Sequence[str]
+    ) -> KeyColumn:
+        """Return the SOW keys of messages; see `draft_batch`."""
+        if self.has_given_keys:
+            return [key or NO_KEY for key in given_keys] or [NO_KEY] * len(bodies)
+        return self.key_numbers(bodies, topic)
+
+    def key_numbers(self, bodies: Sequence[bytes], topic: TopicColumn) -> Sequence[int]:
+        """Return the SOW keys of messages that are made from fields, as numbers.
 
         Args:
             bodies: the messages, at least one.
-            topic: the topic published to.
+            topic: the topics published to.
         """
-        source = self.key_source(topic)
-        assert isinstance(source, FieldKeys)  # noqa: S101 - implied by `stores_bodies_verbatim`
-        return source.key_numbers(bodies)
+        source = self.key_source(topic if isinstance(topic, str) else topic[0])
+        assert isinstance(source, FieldKeys)  # noqa: S101 - the caller knows
+        has_domains = not isinstance(topic, str) and self.spec.key_domain == self.spec.name
+        return source.key_numbers(bodies, topic if has_domains else ())
 
     def expiry_time(self, expiration: int | None, now: int) -> int:
         """Return when a message expires, in nanoseconds since 1970; 0 for never.

@@ -78,11 +78,10 @@ class RecordDrafts(NamedTuple):
         Raises:
             RecordStoreError: there is no room; nothing has changed.
         """
-        if self.batch is None or table.history is not None:
-            table.ensure_space(self.to_records())
+        if self.batch is None:
+            table.ensure_space(self.records)
         else:
-            batch = self.batch
-            table.ensure_space_for_batch(batch.topic, batch.bodies, batch.correlation_ids)
+            table.ensure_space_for_batch(self.batch)
 
 
 NO_DRAFTS: Final = RecordDrafts()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -150,7 +150,7 @@ class ReplicatedRecordApplier:
             return RecordDrafts(records=records), problem
         seconds = field_of(pick_values(columns.expirations, positions))
         drafts = SowRecordBatch(
-            self._name,
+            self._sow.topic_column(self._name, len(positions)),
             numbers,
             bodies,
             range(len(positions)),
@@ -170,7 +170,7 @@ class ReplicatedRecordApplier:
             recorded: the keys that they came with, 0 for a key that is no number.
         """
         if self._computes_keys:
-            return self._sow.key_numbers(bodies, self._name)
+            return self._sow.key_numbers(bodies, self._sow.topic_column(self._name, len(bodies)))
         return () if self._sow.learns_keys or not all(recorded) else recorded
 
     def _draft_each(
@@ -223,8 +223,9 @@ class ReplicatedRecordApplier:
                 return arrivals.next_content_with_key(*split_key(drafts.records[0].key))
             return arrivals.next_content(len(numbers))._replace(sow_keys=numbers)
         if self._computes_keys and arrivals.extras(arrivals.position)[1]:
-            return arrivals.next_content_with_key(batch.keys[0], b"")
-        content, keys = arrivals.next_content(drafts.size), field_of(batch.keys)
+            return arrivals.next_content_with_key(drafts.sow_keys[0], b"")
+        own_keys = cast("Sequence[int]", batch.keys)  # records with texts are no batch here
+        content, keys = arrivals.next_content(drafts.size), field_of(own_keys)
         return content if content.sow_keys == keys else content._replace(sow_keys=keys)
 
     def _keys_with_same_extras(

@@ -24,7 +24,13 @@ from server.storage.sow.records import Record
 from server.storage.sow.slab.entry_writer import clean, index_batch, write_batch
 from server.storage.sow.slab.map_guard import MapGuard
 from server.storage.sow.slab.slab_format import ENTRY, crc32c
-from server.storage.sow.store import PastVersion, RecordStore, RecordTooLargeError, cleaning_paused
+from server.storage.sow.store import (
+    PastVersion,
+    RecordStore,
+    RecordTooLargeError,
+    cleaning_paused,
+    identity_of,
+)
 from tests.storage.sow.model import state_of
 from tests.storage.sow.support import Disk, spoiled
 from tests.support.chances import examples
@@ -103,13 +109,27 @@ def test_keys_of_other_types_than_json() -> None:
     assert keys.key_numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
 
 
+@given(st.lists(st.tuples(st.sampled_from(["a", "caf\u00e9"]), st.sampled_from(ODD)), min_size=1))
+def test_messages_of_several_topics_have_the_keys_of_their_topics(
+    messages: list[tuple[str, bytes]],
+) -> None:
+    topics, bodies = [topic for topic, _ in messages], [body for _, body in messages]
+    message_type = create("json", "json", {})
+    for fields in FIELDS:
+        keys = FieldKeys("other", message_type, fields)
+        assert keys.key_numbers(bodies, topics) == [
+            int(FieldKeys(topic, message_type, fields).key(body, None)) for topic, body in messages
+        ]
+
+
 # ---- stores
 
+TOPICS = ["t", "t1", "caf\u00e9/2", "c\udcff"]
 KEYS = [0, 1, 9, 10, 123, 2**63, 2**64 - 1, *range(1000, 1030)]
 MARKS = ["", "mark", "caf\u00e9", "c\udcff", "x" * 300]
 
 
-def runs(seed: int) -> Iterator[SowRecordBatch]:
+def runs(seed: int, *, pattern: bool = False) -> Iterator[SowRecordBatch]:
     """Runs of records, the same for the same seed; sequences count from 1."""
     source = random.Random(seed)
     sequence = 1
@@ -119,7 +139,7 @@ def runs(seed: int) -> Iterator[SowRecordBatch]:
             source.randbytes(source.choice((0, 1, 7, 8, 9, 60, 200, 1500))) for _ in range(count)
         ]
         yield SowRecordBatch(
-            "t",
+            source.choices(TOPICS, k=count) if pattern else "t",
             source.choices(KEYS, k=count),
             bodies,
             range(sequence, sequence + count),
@@ -153,7 +173,7 @@ def put_each(store: RecordStore, run: SowRecordBatch) -> list[int]:
     for place in range(len(run.bodies)):
         record = run.record_at(place)
         try:
-            store.put(record.key, record)
+            store.put(identity_of(record, pattern=not isinstance(run.topic, str)), record)
         except RecordTooLargeError:
             refused.append(place)
     return refused
@@ -170,18 +190,18 @@ def a_disk() -> Iterator[Disk]:
 
 
 @settings(deadline=None, max_examples=examples(12, 5))
-@given(seed=st.integers(0, 10**6), slab_pages=st.sampled_from([1, 3, 16]))
+@given(seed=st.integers(0, 10**6), slab_pages=st.sampled_from([1, 3, 16]), pattern=st.booleans())
 def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
-    seed: int, slab_pages: int
+    *, seed: int, slab_pages: int, pattern: bool
 ) -> None:
     """Among deletions and past states, while slabs are cleaned, after a crash and after a close."""
     source = random.Random(seed)
     with a_disk() as disk:
-        together, _ = disk.open(slab_size=4096 * slab_pages)
+        together, _ = disk.open(slab_size=4096 * slab_pages, pattern=pattern)
         alone = MemoryStore()
         past: list[PastVersion] = []
         rows: dict[int, int] = {}
-        stream = runs(seed)
+        stream = runs(seed, pattern=pattern)
         for _ in range(60):
             run = next(stream)
             refused = put_all(together, run)
@@ -189,7 +209,7 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
             for place in range(len(run.bodies)):
                 if place not in refused:
                     record = run.record_at(place)
-                    alone.put(record.key, record)
+                    alone.put(identity_of(record, pattern=pattern), record)
             if source.random() < 0.3 and len(alone):
                 key = source.choice(sorted(identity for identity, _ in alone.identities()))
                 if source.random() < 0.3:
@@ -216,7 +236,7 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
         shutil.copy(disk.directory / "t.sow", disk.directory / "killed.sow")
         together.close()
         for name in ("t.sow", "killed.sow"):
-            found, recovery = disk.open(name=name)
+            found, recovery = disk.open(name=name, pattern=pattern)
             assert (recovery.damage, recovery.lost_bytes) == (None, 0)
             assert state_of(found) == state_of(alone)
             assert found.last_sequence == alone.last_sequence
@@ -225,13 +245,15 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
 
 
 @settings(deadline=None, max_examples=examples(12, 5))
-@given(seed=st.integers(0, 10**6))
-def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(seed: int) -> None:
+@given(seed=st.integers(0, 10**6), pattern=st.booleans())
+def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(
+    *, seed: int, pattern: bool
+) -> None:
     """As long as nothing is cleaned, which happens at other moments."""
     with a_disk() as disk:
-        one, _ = disk.open(name="one.sow", slab_size=1 << 16)
-        other, _ = disk.open(name="other.sow", slab_size=1 << 16)
-        stream = runs(seed)
+        one, _ = disk.open(name="one.sow", slab_size=1 << 16, pattern=pattern)
+        other, _ = disk.open(name="other.sow", slab_size=1 << 16, pattern=pattern)
+        stream = runs(seed, pattern=pattern)
         for _ in range(6):
             run = next(stream)
             with cleaning_paused([one, other]):
@@ -244,9 +266,10 @@ def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(seed: 
         other.close()
 
 
-def test_a_transient_store_takes_runs() -> None:
+@pytest.mark.parametrize("pattern", [False, True])
+def test_a_transient_store_takes_runs(*, pattern: bool) -> None:
     together, alone = MemoryStore(), MemoryStore()
-    stream = runs(5)
+    stream = runs(5, pattern=pattern)
     for _ in range(50):
         run = next(stream)
         assert put_all(together, run) == put_each(alone, run) == []
@@ -286,27 +309,29 @@ def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
         store, _ = disk.open(slab_size=1 << 20)
         marks = ["", "x" * 0xFFFF, "y" * 0x10000, "z"]
         bodies = [b"a", b"b", b"c", b"d"]
-        with pytest.raises(RecordTooLargeError, match="correlation id"):
-            store.ensure_space_for_batch("t", bodies, marks)
         run = SowRecordBatch("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
+        with pytest.raises(RecordTooLargeError, match="correlation id"):
+            store.ensure_space_for_batch(run)
         assert put_all(store, run) == [2]
         assert {one.correlation_id for one in state_of(store).values()} == {"", marks[1], "z"}
         store.close()
 
 
 @settings(deadline=None, max_examples=examples(20, 5))
-@given(seed=st.integers(0, 10**6))
-def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
+@given(seed=st.integers(0, 10**6), pattern=st.booleans())
+def test_room_that_has_been_made_for_a_run_is_there(*, seed: int, pattern: bool) -> None:
     """Whatever texts it has: the file does not grow any more."""
     source = random.Random(seed)
     with a_disk() as disk:
-        store, _ = disk.open(slab_size=1 << 16)
-        stream = runs(seed)
+        store, _ = disk.open(slab_size=1 << 16, pattern=pattern)
+        stream = runs(seed, pattern=pattern)
         for _ in range(20):
             run = next(stream)
             if source.random() < 0.5:
                 run = run._replace(correlation_ids=["\U0001f600" * 200] * len(run.bodies))
-            store.ensure_space_for_batch(run.topic, run.bodies, run.correlation_ids)
+            if source.random() < 0.5 and pattern:
+                run = run._replace(topic=["\U0001f600" * 200] * len(run.bodies))
+            store.ensure_space_for_batch(run)
             slabs = store.statistics.slabs
             with cleaning_paused([store]):
                 assert store.put_batch(run, 0).end == len(run.bodies)
@@ -359,14 +384,26 @@ def test_entries_are_not_written_outside_of_a_slab() -> None:
     slab = bytearray(200)
     for position, limit in ((-8, 200), (4, 200), (0, 201)):
         with pytest.raises(ValueError, match="within their slab"):
-            write_batch(slab, position, limit, 1, run, 0)
+            write_batch(slab, position, limit, 1, run, 0, "t")
     assert slab == bytes(200)
-    assert list(write_batch(slab, 64, 64 + 103, 1, run, 0)) == []
-    assert list(write_batch(slab, 64, 64 + 104, 1, run, 0)) == [104]
-    assert list(write_batch(slab, 0, 64, 1, run, 1)) == [64]
-    assert list(write_batch(slab, 0, 64, 1, run, 2)) == []
-    for wrong in (run._replace(keys=[1]), run._replace(correlation_ids=["", "x", "y"])):
+    assert list(write_batch(slab, 64, 64 + 103, 1, run, 0, "t")) == []
+    assert list(write_batch(slab, 64, 64 + 104, 1, run, 0, "t")) == [104]
+    assert list(write_batch(slab, 0, 64, 1, run, 1, "t")) == [64]
+    assert list(write_batch(slab, 0, 64, 1, run, 2, "t")) == []
+    topics = run._replace(topic=["t", "caf\u00e9"])
+    assert list(write_batch(slab, 0, 200, 1, topics, 0, "t")) == [104, 64]
+    assert list(write_batch(slab, 0, 200, 1, topics, 0, "s")) == [104, 64]
+    assert list(write_batch(slab, 0, 64 + 63, 1, topics, 1, "t")) == [64]
+    for wrong in (
+        run._replace(keys=[1]),
+        run._replace(correlation_ids=["", "x", "y"]),
+        run._replace(topic=["t"]),
+    ):
         with pytest.raises(ValueError, match="as many keys"):
-            write_batch(slab, 0, 200, 1, wrong, 0)
+            write_batch(slab, 0, 200, 1, wrong, 0, "t")
     with pytest.raises(ValueError, match="as many keys"):
-        index_batch({}, array("q"), array("I"), [], [1], 0, 0, array("I", [8, 8]))
+        index_batch({}, array("q"), array("I"), [], run.part(0, 1), 0, 0, array("I", [8, 8]))
+    with pytest.raises(ValueError, match="as many topics"):
+        index_batch(
+            {}, array("q"), array("I"), [], run._replace(topic=["t"]), 0, 0, array("I", [8])
+        )

@@ -25,19 +25,23 @@ cdef struct Buffer:
     Py_ssize_t capacity
 
 
-def numbers_of(bytes start, columns, digest, octets):
+def numbers_of(start, columns, digest, octets):
+    cdef list starts = None if isinstance(start, bytes) else list(start)
+    cdef bytes prefix = start if starts is None else b""
     cdef list fields = [list(values) for values in columns], made = []
     cdef Py_ssize_t count = len(fields[0]), row
     cdef Py_ssize_t width = len(fields), index
     cdef Buffer buffer
     cdef list column
     buffer.bytes, buffer.size, buffer.capacity = NULL, 0, 0
-    if any(len(values) != count for values in fields):
+    if any(len(values) != count for values in (fields if starts is None else [starts, *fields])):
         raise ValueError("columns have the same length")
     try:
         for row in range(count):
             buffer.size = 0
-            append(&buffer, PyBytes_AS_STRING(start), PyBytes_GET_SIZE(start))
+            if starts is not None:
+                prefix = <bytes?>starts[row]
+            append(&buffer, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
             for index in range(width):
                 column = <list>fields[index]
                 append_value(&buffer, column[row], octets, index == width - 1)

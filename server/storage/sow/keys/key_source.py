@@ -56,7 +56,7 @@ class KeyHash:
     __slots__ = ("_domain_prefix",)
 
     def __init__(self, domain: str) -> None:
-        self._domain_prefix: Final = text_to_bytes(domain) + b"\0"
+        self._domain_prefix: Final = _domain_prefix(domain)
 
     def hash_values(self, values: Sequence[Value]) -> str:
         """Return the key for the values of the key fields; they count as texts, NULL as no text.
@@ -73,17 +73,29 @@ class KeyHash:
         parts.append(b"-" if octets is None else b"=" + octets)
         return str(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
-    def hash_columns(self, columns: Sequence[Sequence[Value]]) -> list[int]:
+    def hash_columns(
+        self, columns: Sequence[Sequence[Value]], domains: Sequence[str] = ()
+    ) -> list[int]:
         """Return the keys for the values of the key fields of many messages, as numbers.
 
         Args:
             columns: for each key field, its values.
+            domains: the key domain of each message; empty if all have the one of this object.
         """
-        return numbers_of(self._domain_prefix, columns, xxhash.xxh3_64_intdigest, semantics.octets)
+        start: bytes | Sequence[bytes] = self._domain_prefix
+        if domains:
+            prefixes = {domain: _domain_prefix(domain) for domain in {*domains}}
+            start = [prefixes[domain] for domain in domains]
+        return numbers_of(start, columns, xxhash.xxh3_64_intdigest, semantics.octets)
 
     def hash_text(self, text: str) -> str:
         """Return the key for a single text value, as `hash_values` does."""
         return str(xxhash.xxh3_64_intdigest(self._domain_prefix + b"=" + text_to_bytes(text)))
+
+
+def _domain_prefix(domain: str) -> bytes:
+    """Return the bytes of a key domain, which precede the values in each hash."""
+    return text_to_bytes(domain) + b"\0"
 
 
 class FieldKeys:
@@ -116,9 +128,14 @@ class FieldKeys:
                 return self._hash.hash_text(str(bounded(value)))
         return self._hash.hash_values(values)
 
-    def key_numbers(self, bodies: Sequence[bytes]) -> list[int]:
-        """Return the SOW keys of messages, at least one, as numbers."""
-        return self._hash.hash_columns(self._extract_all(bodies))
+    def key_numbers(self, bodies: Sequence[bytes], domains: Sequence[str] = ()) -> list[int]:
+        """Return the SOW keys of messages, at least one, as numbers.
+
+        Args:
+            bodies: the messages.
+            domains: the key domain of each; empty if all have the one of this object.
+        """
+        return self._hash.hash_columns(self._extract_all(bodies), domains)
 
 
 EVENTS: Final = "/AMPS/"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from mmap import mmap
 
 from server.storage.sow.record_batch import SowRecordBatch
@@ -16,6 +15,7 @@ def write_batch(
     epoch: int,
     batch: SowRecordBatch,
     start: int,
+    own_topic: str,
 ) -> array[int]:
     """Write entries for the records of a batch, as many as there is space for.
 
@@ -24,8 +24,9 @@ def write_batch(
         position: the position of the first entry in the slab; a multiple of 8.
         limit: the limit of the end of the last entry.
         epoch: the slab's epoch.
-        batch: the records, of the topic that entries need not name.
+        batch: the records.
         start: the index of the first of them.
+        own_topic: the topic that entries need not name.
 
     Returns:
         The size of each entry with padding; they are contiguous.
@@ -40,7 +41,7 @@ def index_batch(
     locations: array[int],
     sizes: array[int],
     free: list[int],
-    keys: Sequence[int],
+    batch: SowRecordBatch,
     start: int,
     location: int,
     written: array[int],
@@ -52,8 +53,8 @@ def index_batch(
         locations: the locations of entries, by rows.
         sizes: the sizes of entries, by rows.
         free: rows that are not in use; some of them are used.
-        keys: the SOW keys of a batch.
-        start: the index of the first of these that has an entry.
+        batch: the records.
+        start: the index of the first of them that has an entry.
         location: the location of that entry.
         written: the size of each entry with padding; they are contiguous.
 

@@ -74,29 +74,37 @@ cdef enum:
     DROPPED = 5
 
 
-def write_batch(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, batch, Py_ssize_t start):
+def write_batch(
+    mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, batch, Py_ssize_t start, own_topic
+):
     cdef list bodies = list(batch.bodies), keys = list(batch.keys), sequences = list(batch.sequences)
     cdef list numbers = list(batch.numbers), correlation_ids = list(batch.correlation_ids)
     cdef list timestamps = column_of(batch.timestamp), moments = column_of(batch.expires)
-    cdef list publishers = column_of(batch.publisher)
+    cdef list publishers = column_of(batch.publisher), topics = topics_of(batch.topic)
     cdef Py_ssize_t count = len(bodies), index
-    cdef Py_ssize_t length, padded_size, key_size, correlation_size = 0, bookmark_size = 0
+    cdef Py_ssize_t length, padded_size, key_size, topic_size = 0, correlation_size = 0, bookmark_size = 0
     cdef uint64_t timestamp = 0 if timestamps is not None else batch.timestamp
     cdef uint64_t expires = 0 if moments is not None else batch.expires
-    cdef uint8_t[MAX_DECIMALS] key
+    cdef uint8_t[MAX_DECIMALS] digits
+    cdef const uint8_t *key
     cdef uint8_t[2 * MAX_DECIMALS + 2] bookmark
     cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else batch.publisher)
     cdef uint8_t *at
     cdef uint8_t *to
-    cdef bytes body, correlation_id = b""
+    cdef bytes body, key_text, topic = b"", correlation_id = b""
+    cdef dict names = {own_topic: b""}  # by topic, as entries have them
     cdef array.array sizes = array.array("I")
     cdef Py_buffer view
     behind_publisher[0] = 124
     for column in (
-        keys, sequences, numbers or None, correlation_ids or None, timestamps, moments, publishers
+        keys, sequences, numbers or None, correlation_ids or None, timestamps, moments, publishers, topics
     ):
         if column is not None and len(column) != count:
             raise ValueError("a batch has as many keys, sequences and numbers as bodies")
+    if topics is not None:
+        for name in set(topics):
+            if name not in names:
+                names[name] = text_to_bytes(name)
     array.resize(sizes, max(0, count - start))
     PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
     try:
@@ -104,7 +112,12 @@ def write_batch(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, b
             raise ValueError("entries lie within their slab")
         for index in range(start, count):
             body = bodies[index]
-            key_size = put_decimals(key, PyLong_AsUnsignedLongLong(keys[index])) - key
+            if isinstance(keys[index], str):
+                key_text = text_to_bytes(keys[index])
+                key, key_size = <const uint8_t *>PyBytes_AS_STRING(key_text), PyBytes_GET_SIZE(key_text)
+            else:
+                key_size = put_decimals(digits, PyLong_AsUnsignedLongLong(keys[index])) - digits
+                key = digits
             if timestamps is not None:
                 timestamp = PyLong_AsUnsignedLongLong(timestamps[index])
             if moments is not None:
@@ -118,19 +131,22 @@ def write_batch(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, b
                 at = put_decimals(behind_publisher + 1, PyLong_AsUnsignedLongLong(numbers[index]))
                 at[0] = 124
                 bookmark_size = at + 1 - bookmark
+            if topics is not None:
+                topic = names[topics[index]]
+                topic_size = PyBytes_GET_SIZE(topic)
             if correlation_ids:
                 correlation_id = text_to_bytes(correlation_ids[index])
                 correlation_size = PyBytes_GET_SIZE(correlation_id)
-            length = TEXTS + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
+            length = TEXTS + topic_size + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
             padded_size = (length + 7) & ~<Py_ssize_t>7
-            if padded_size > limit - position or correlation_size > MAX_OF_TEXT:
+            if padded_size > limit - position or max(topic_size, key_size, correlation_size) > MAX_OF_TEXT:
                 array.resize(sizes, index - start)
                 break
             at = <uint8_t *>view.buf + position
             store_u32(at + LENGTH, <uint32_t>length)
             store_u32(at + EPOCH, <uint32_t>epoch)
             at[KIND], at[KIND + 1] = RECORD, 0
-            store_u16(at + TOPIC_SIZE, 0)
+            store_u16(at + TOPIC_SIZE, <unsigned>topic_size)
             store_u16(at + KEY_SIZE, <unsigned>key_size)
             store_u16(at + CORRELATION_SIZE, <unsigned>correlation_size)
             store_u16(at + BOOKMARK_SIZE, <unsigned>bookmark_size)
@@ -139,8 +155,10 @@ def write_batch(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, b
             store_u64(at + STAMP, timestamp)
             store_u64(at + EXPIRES, expires)
             store_u64(at + NUMBER, 0)
-            memcpy(at + TEXTS, key, key_size)
-            to = at + TEXTS + key_size
+            to = at + TEXTS
+            memcpy(to, PyBytes_AS_STRING(topic), topic_size)
+            memcpy(to + topic_size, key, key_size)
+            to += topic_size + key_size
             memcpy(to, PyBytes_AS_STRING(correlation_id), correlation_size)
             memcpy(to + correlation_size, bookmark, bookmark_size)
             memcpy(to + correlation_size + bookmark_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
@@ -150,6 +168,11 @@ def write_batch(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, b
     finally:
         PyBuffer_Release(&view)
     return sizes
+
+
+cdef list topics_of(topic):
+    """Return the topics of records; None if all have the only topic of their table."""
+    return None if isinstance(topic, str) else list(topic)
 
 
 cdef list column_of(field):
@@ -162,26 +185,30 @@ def index_batch(
     array.array locations,
     array.array sizes,
     list free,
-    keys,
+    batch,
     Py_ssize_t start,
     long long location,
     array.array written,
 ):
-    cdef list numbers = list(keys), placed = [], added = []
+    cdef list keys = list(batch.keys), topics = topics_of(batch.topic), placed = [], added = []
     cdef Py_ssize_t count = len(written), index, row
     cdef long long gained = 0
     cdef unsigned padded_size
     cdef uint8_t[MAX_DECIMALS] key
     cdef PyObject *found
-    if count > len(numbers) - start or written.itemsize != 4 or sizes.itemsize != 4:
+    if count > len(keys) - start or written.itemsize != 4 or sizes.itemsize != 4:
         raise ValueError("as many keys as entries")
+    if topics is not None and len(topics) != len(keys):
+        raise ValueError("as many topics as keys")
     for index in range(count):
         padded_size = written.data.as_uints[index]
-        identity = PyUnicode_DecodeUTF8(
-            <const char *>key,
-            put_decimals(key, PyLong_AsUnsignedLongLong(numbers[start + index])) - key,
-            NULL,
-        )
+        identity = keys[start + index]
+        if not isinstance(identity, str):
+            identity = PyUnicode_DecodeUTF8(
+                <const char *>key, put_decimals(key, PyLong_AsUnsignedLongLong(identity)) - key, NULL
+            )
+        if topics is not None:
+            identity = f"{topics[start + index]}\0{identity}"
         found = PyDict_GetItemWithError(rows, identity)
         if found != NULL:
             number = <object>found

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -171,26 +170,20 @@ class SlabLog:
         self._ensure_free_slabs(slabs)
         self._reserved_slabs = slabs
 
-    def ensure_space_for_batch(
-        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
-    ) -> None:
-        """Make sure that the records of a batch can be appended next. See `ensure_space`.
-
-        Args:
-            topic: the topic of the records.
-            bodies: the bodies of the records.
-            correlation_ids: the correlation ids of the records; empty if there are none.
-        """
-        lengths = [_MAX_CHARACTER_SIZE * len(correlation_id) for correlation_id in correlation_ids]
-        max_bytes = sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(lengths)
+    def ensure_space_for_batch(self, batch: SowRecordBatch) -> None:
+        """Make sure that the records of a batch can be appended next. See `ensure_space`."""
+        bodies, text_sizes = batch.bodies, [*map(len, batch.correlation_ids)]
+        if not isinstance(batch.topic, str):
+            text_sizes += map(len, batch.topic)
+        text_sizes += [len(key) for key in batch.keys if isinstance(key, str)]
+        max_text_bytes = [_MAX_CHARACTER_SIZE * size for size in text_sizes]
+        max_bytes = (
+            sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(max_text_bytes)
+        )
         is_near_end = self._head_slab is None or self._position + max_bytes > self._write_limit()
-        is_too_long = max(lengths, default=0) > form.MAX_TEXT
-        if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
-            ids = correlation_ids or repeat("", len(bodies))
-            self.ensure_space(
-                Record(NO_KEY, body, topic, correlation_id=correlation_id)
-                for body, correlation_id in zip(bodies, ids, strict=True)
-            )
+        is_too_long = max(max_text_bytes, default=0) > form.MAX_TEXT
+        if is_near_end or is_too_long or self._guard.lost:
+            self.ensure_space(map(batch.record_at, range(len(bodies))))
         else:
             self._reserved_slabs = 0
 
@@ -198,7 +191,7 @@ class SlabLog:
         """Write entries for records of a batch, as many as fit without a check between them.
 
         Args:
-            batch: the records, of the topic that entries need not name.
+            batch: the records.
             start: the index of the first of them.
 
         Returns:
@@ -214,7 +207,13 @@ class SlabLog:
         if head_slab is None or head_map is None:
             return 0, array("I")
         sizes = write_batch(
-            head_map, position, self._write_limit(), head_slab.epoch & 0xFFFFFFFF, batch, start
+            head_map,
+            position,
+            self._write_limit(),
+            head_slab.epoch & 0xFFFFFFFF,
+            batch,
+            start,
+            self._topic,
         )
         if self._guard.lost:  # the write has detected it
             raise self._file.lost_content_error()

@@ -7,7 +7,7 @@ subscription that matched the old state only gets an `oof`. Both carry the SOW k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from amperage.wire.framing import frame
 from amperage.wire.header import json_text
@@ -18,7 +18,7 @@ from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.delivery.record_frames import frames
 
 if TYPE_CHECKING:
-    from server.storage.sow.record_batch import SowRecordBatch
+    from server.storage.sow.record_batch import KeyColumn, SowRecordBatch
     from server.storage.sow.records import Record
     from server.topics.subscriptions.delivery.delivery import FrameWriter
     from server.topics.subscriptions.delivery.delta import DeltaEncoder
@@ -270,7 +270,7 @@ class OutboxRecordFramer:
         correlation_ids = batch.correlation_ids
         data = frames(
             self.header_start,
-            batch.keys if presentation.has_sow_key else (),
+            _framed_keys(batch.keys) if presentation.has_sow_key else (),
             bodies,
             [correlation_key(correlation_id) + header_keys for correlation_id in correlation_ids]
             if correlation_ids
@@ -280,6 +280,12 @@ class OutboxRecordFramer:
             self.header_end,
         )
         self.outbox.write_batch(data, len(bodies))
+
+
+def _framed_keys(keys: KeyColumn) -> Sequence[int] | Sequence[bytes]:
+    """Return SOW keys in the form that headers get: numbers, or JSON text."""
+    texts = [json_text(key) for key in keys if isinstance(key, str)]
+    return texts or cast("Sequence[int]", keys)
 
 
 class FullRecordDelivery:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 def frames(
     left: bytes,
-    sow_keys: Sequence[int],
+    sow_keys: Sequence[int] | Sequence[bytes],
     bodies: Sequence[bytes],
     further: bytes | Sequence[bytes],
     publisher: int,
@@ -15,7 +15,8 @@ def frames(
 
     Args:
         left: the header up to the SOW key.
-        sow_keys: the SOW keys of the records; empty if headers have none.
+        sow_keys: the SOW keys of the records, all as numbers or all as JSON text; empty if headers
+            have none.
         bodies: the bodies of the records.
         further: further header keys of all records, or of each, as JSON text, each key with its
             leading comma.
