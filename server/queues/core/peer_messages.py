@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from server.queues.core.events import PublisherSequence
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS
 
 MAX_REQUESTED_MESSAGES: Final = 256
 """Maximum number of messages in a `TransferRequest`."""

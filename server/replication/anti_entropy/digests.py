@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
+
+from server.util.peer_struct import PeerStruct
 
 RANGES: Final = 4096
 """Ranges of keys, by the highest bits of a digest of the key."""
@@ -27,7 +28,7 @@ _SHIFT: Final = 64 - RANGES.bit_length() + 1
 _U64: Final = np.dtype("<u8")
 
 
-class RecordState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class RecordState(PeerStruct, frozen=True):
     """The state of a key at one instance.
 
     Attributes:

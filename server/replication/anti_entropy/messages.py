@@ -24,15 +24,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from server.replication.anti_entropy.digests import RecordState
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS, PeerStruct
 
 MAX_COMPARISON_MESSAGE_SIZE: Final = 48_000
 """Maximum bytes of keys in a message; keeps each below the limit of a `ComparisonMessage`."""
 
 
-class DigestRequest(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=1
-):
+class DigestRequest(PeerStruct, frozen=True, tag_field="k", tag=1):
     """Requests the digests of the records of a topic.
 
     Attributes:
@@ -46,9 +44,7 @@ class DigestRequest(
     topic: str
 
 
-class DigestResponse(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=2
-):
+class DigestResponse(PeerStruct, frozen=True, tag_field="k", tag=2):
     """The digests of the records of a topic.
 
     Attributes:
@@ -62,9 +58,7 @@ class DigestResponse(
     sums: bytes
 
 
-class DigestRefusal(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=3
-):
+class DigestRefusal(PeerStruct, frozen=True, tag_field="k", tag=3):
     """Reports that there is nothing to compare.
 
     Attributes:
@@ -76,9 +70,7 @@ class DigestRefusal(
     reason: str
 
 
-class KeyListRequest(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=4
-):
+class KeyListRequest(PeerStruct, frozen=True, tag_field="k", tag=4):
     """Requests a list of the records in some ranges of keys.
 
     Attributes:
@@ -90,9 +82,7 @@ class KeyListRequest(
     ranges: list[int]
 
 
-class KeyListResponse(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=5
-):
+class KeyListResponse(PeerStruct, frozen=True, tag_field="k", tag=5):
     """Some records.
 
     Attributes:
@@ -108,9 +98,7 @@ class KeyListResponse(
     is_last: bool
 
 
-class KeyListContinuation(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=6
-):
+class KeyListContinuation(PeerStruct, frozen=True, tag_field="k", tag=6):
     """Requests the next part of the list.
 
     Attributes:
@@ -120,9 +108,7 @@ class KeyListContinuation(
     number: int
 
 
-class StateRequest(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=7
-):
+class StateRequest(PeerStruct, frozen=True, tag_field="k", tag=7):
     """Requests the present states of some keys.
 
     Attributes:
@@ -140,9 +126,7 @@ class StateRequest(
     states: list[RecordState]
 
 
-class StateResponse(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=8
-):
+class StateResponse(PeerStruct, frozen=True, tag_field="k", tag=8):
     """The states of some keys.
 
     Attributes:
@@ -161,9 +145,7 @@ class StateResponse(
     received: list[bool]
 
 
-class ComparisonReport(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=9
-):
+class ComparisonReport(PeerStruct, frozen=True, tag_field="k", tag=9):
     """The result of a comparison, for the responding instance.
 
     Attributes:
@@ -185,9 +167,7 @@ class ComparisonReport(
     keys: list[str]
 
 
-class RepublishRequest(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=10
-):
+class RepublishRequest(PeerStruct, frozen=True, tag_field="k", tag=10):
     """Requests that some records be published again, unless they have changed.
 
     Attributes:

@@ -38,7 +38,7 @@ from server.storage.journal.format.layout import (
     unpack_origin,
     unpack_topic,
 )
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS
 
 VERSION: Final = 3
 """Protocol version; both ends must have the same."""

@@ -35,7 +35,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS
 
 MAX_INSTANCES: Final = 256
 """Instances of which reports are kept."""

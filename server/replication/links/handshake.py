@@ -21,7 +21,7 @@ from config_schema.selection import TopicPattern
 from config_schema.topology import InstanceDescription, TopologyFinding, check_link
 from config_schema.topology.routes import meets
 from server.storage.journal import JournalTopic
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
     from config_schema.topology.description import Destination, SowDescription

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS, PeerStruct
 
 if TYPE_CHECKING:
     from server.replication.core import Hello
@@ -39,7 +39,7 @@ _MAX_RUNS: Final = 16  # stored for each name
 _MAX_SHOWN: Final = 80  # characters of an identity received from another instance
 
 
-class IdentityNotice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class IdentityNotice(PeerStruct, frozen=True):
     """A notice to an instance that another log had its name here.
 
     Attributes:

@@ -32,7 +32,7 @@ from server.replication.repair.record_repair import PeerRecordRepair
 from server.storage.journal import EVENTS, DamagedBody, JournalUnreadableError, LogSpan
 from server.storage.journal.errors import reason
 from server.storage.journal.format.layout import BODY_LENGTH
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS, PeerStruct
 
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
@@ -51,7 +51,7 @@ ENTRY_CHUNK_SIZE: Final = 48_000
 _MAX_UNREPAIRABLE: Final = 100_000
 
 
-class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+class ChunkRequest(PeerStruct, frozen=True, tag=1):
     """A request for a chunk of an entry.
 
     Attributes:
@@ -65,7 +65,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     start: int
 
 
-class EntryChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+class EntryChunk(PeerStruct, frozen=True, tag=2):
     """A chunk of an entry.
 
     Attributes:

@@ -51,7 +51,7 @@ from server.storage.journal.format.layout import (
     unpack_origin,
     unpack_topic,
 )
-from server.util.msgpack_errors import MSGPACK_ERRORS
+from server.util.peer_struct import MSGPACK_ERRORS, PeerStruct
 
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
@@ -79,9 +79,7 @@ _MAX_GAP_ENTRIES: Final = 16_384
 _BATCH_SIZE: Final = 256
 
 
-class EntryInfoRequest(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1
-):
+class EntryInfoRequest(PeerStruct, frozen=True, tag=1):
     """A request to describe the entries of a gap.
 
     Attributes:
@@ -97,7 +95,7 @@ class EntryInfoRequest(
     behind: list[tuple[int, int]]
 
 
-class EntryInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class EntryInfo(PeerStruct, frozen=True):
     """An entry as recorded by the responding instance; see `ReplacementEntry`.
 
     Attributes:
@@ -118,9 +116,7 @@ class EntryInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     origin: bytes
 
 
-class EntryInfoResponse(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2
-):
+class EntryInfoResponse(PeerStruct, frozen=True, tag=2):
     """The response to `EntryInfoRequest`.
 
     Attributes:
