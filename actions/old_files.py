@@ -176,7 +176,7 @@ class DoCompressFiles(OldFiles):
 
 
 def _open_for_owner(path: str, flags: int) -> int:
-    """Open a file for its owner alone, until it has the permissions of the one that it replaces."""
+    """Open a file for its owner alone, until it has the permissions of the replaced file."""
     return os.open(path, flags, 0o600)
 
 

@@ -182,7 +182,7 @@ def _explain(element: _Element, error: XMLSchemaValidationError) -> Iterator[_Vi
 
 
 def _wrong_children(element: _Element) -> Iterator[_Violation]:
-    """Compare the children of an element with those that the schema lists."""
+    """Compare the children of an element with the schema."""
     listed = schema.children(element.path)
     first: dict[str, ConfigNode] = {}
     for child in element.node.children:

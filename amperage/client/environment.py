@@ -41,7 +41,7 @@ def servers_from(
     """Return the servers to connect to.
 
     Args:
-        url: the servers; None for those of the environment.
+        url: the servers; None for the servers of the environment.
         environment: the environment variables. They add the user and the password to servers that
             have none, except to those of a chooser.
         has_authenticator: whether the caller provides the credentials, so that the environment's

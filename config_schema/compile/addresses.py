@@ -1,4 +1,4 @@
-"""Addresses that two listeners would both claim, and those that are open to the whole network."""
+"""Addresses with two listeners, and addresses that are open to the whole network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

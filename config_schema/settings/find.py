@@ -45,7 +45,7 @@ def at_line(root: ConfigNode, files: Sequence[str], file: str, line: int) -> tup
 
     Args:
         root: the tree in canonical names.
-        files: the files that it was read from, the one that includes the others first.
+        files: the files that it was read from, the including file first.
         file: which of them; "" for the first.
         line: counted from 1.
 

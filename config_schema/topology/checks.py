@@ -61,7 +61,7 @@ def check_link(
 
 
 def refusal(destination: Destination, downstream: InstanceDescription) -> TopologyFinding | None:
-    """Report that an instance is not the one that a Destination is for: its Group differs."""
+    """Report that an instance does not belong to a Destination: its Group differs."""
     if destination.is_for(downstream):
         return None
     message = (

@@ -82,7 +82,7 @@ class AmpsOptions:
         write_version: the version of this write; a later write has a higher number.
         order: one of `ORDERS`: how a retried task tells which of its rows the server has: by
             reading these back, by their order, or by an order that it sorts them in.
-        tolerance: how messages are read, and how those that do not fit are handled.
+        tolerance: how messages are read, and how messages that do not fit are handled.
         timeout: seconds to wait for an answer of the server, and for a server to come back.
         login: the password and certificates.
     """

@@ -113,7 +113,7 @@ class TaskSink(ABC):
 
     @abstractmethod
     def send(self, outgoing: OutgoingMessages) -> None:
-        """Send messages, except those that the server has already."""
+        """Send messages, except messages that the server has already."""
 
     @abstractmethod
     def finish(self) -> None:

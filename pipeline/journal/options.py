@@ -62,7 +62,7 @@ class JournalOptions:
         where: Spark's filters that are tested while reading; Spark applies them, too.
         max_rows_per_trigger: the maximum number of entries in a micro-batch; None for no limit.
         fail_on_data_loss: whether a stream stops if entries are missing.
-        tolerance: how messages are read, and how those that do not fit are handled.
+        tolerance: how messages are read, and how messages that do not fit are handled.
     """
 
     path: Path

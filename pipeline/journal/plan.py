@@ -84,7 +84,7 @@ def plan(options: JournalOptions, predicates: Sequence[ColumnPredicate]) -> list
 
     Args:
         options: the options of the read.
-        predicates: predicates of entries; those that exclude whole files are used.
+        predicates: predicates of entries; only predicates that exclude whole files are used.
 
     Returns:
         Partitions in the order of the log, instance by instance.

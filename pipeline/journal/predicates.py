@@ -147,7 +147,7 @@ def accept(
         schema: the columns.
 
     Returns:
-        Each filter with its predicate; None for those that Spark has to test itself.
+        Each filter with its predicate; None for filters that Spark has to test itself.
     """
     return [(spark_filter, _translate(spark_filter, schema)) for spark_filter in filters]
 

@@ -215,13 +215,13 @@ class AccessControl:
             )
 
     async def hidden_paths(self, requester: Requester, paths: Iterable[str]) -> frozenset[str]:
-        """Return those of some resources that a requester may not read."""
+        """Return the resources that a requester may not read."""
         if requester.is_exempt:
             return frozenset()
         return frozenset(await self._refusing_rules(requester.user, paths))
 
     async def refused_paths(self, requester: Requester, paths: Iterable[str]) -> frozenset[str]:
-        """Return those of some resources that a requester may not read in other requests.
+        """Return the resources that a requester may not read in other requests.
 
         This request may have come by a path of AnonymousPaths itself: then no user is known.
         """
@@ -230,7 +230,7 @@ class AccessControl:
         return frozenset(await self._refusing_rules(requester.user, checked))
 
     async def _refusing_rules(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
-        """Return those of some paths that may not be read, each with the rule that refuses it."""
+        """Return the paths that may not be read, each with the rule that refuses it."""
         permissions = self._permissions
         if permissions is None:
             return {}
@@ -315,7 +315,7 @@ def _is_password(authorization: str) -> bool:
 
 
 def _refused_rules(paths: Iterable[str], permissions: Permissions) -> Mapping[str, str]:
-    """Return those of some paths that may not be read, each with the rule that refuses it."""
+    """Return the paths that may not be read, each with the rule that refuses it."""
     permits = ((path, permissions.get_permit(Permission.READ_ADMIN, path)) for path in paths)
     return {path: permit.rule for path, permit in permits if not permit.is_allowed}
 

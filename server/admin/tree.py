@@ -29,7 +29,7 @@ TIMESTAMP_FIELD: Final = "timestamp"
 """A further value of the instance: the moments of samples."""
 
 _ALIASES: Final = {"host/cpu": "cpus", "instance/message_type": "message_types"}
-"""Names that the Monitoring Guide has for nodes, besides those that documents have."""
+"""Further names of nodes, from the Monitoring Guide."""
 
 
 class PathNotFoundError(Exception):
@@ -221,7 +221,7 @@ class SnapshotTree:
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """Return those of some names that are similar to one that does not exist."""
+    """Return the names that are similar to a name that does not exist."""
     compared = list(names)[:_MAX_COMPARED]
     return difflib.get_close_matches(name[:_MAX_NAME_LENGTH], compared, n=3, cutoff=0.5)
 

@@ -83,7 +83,7 @@ def read_contents(file: SlabFile) -> SowFileContents:
 
 
 def records_of(file: SlabFile, contents: SowFileContents) -> Iterator[FileRecord]:
-    """Yield the records, except those that a running instance has replaced in the meantime."""
+    """Yield the records, except records that a running instance has replaced in the meantime."""
     for location in contents.records.values():
         stored = _found(file, location)
         if stored is None:

@@ -91,7 +91,7 @@ class CookieSessions:
             self._tokens.clear()
 
     def end_sessions(self, users: Collection[str]) -> None:
-        """End the sessions of some users."""
+        """End the sessions of users."""
         with self._lock:
             self.end_count += 1
             for key in [key for key, session in self._sessions.items() if session.user in users]:

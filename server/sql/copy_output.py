@@ -151,7 +151,7 @@ class CopyEncoder:
         return start
 
     def rows(self, batch: pa.RecordBatch) -> bytes:
-        """Return the messages of some rows."""
+        """Return the messages of rows."""
         if not self._is_binary:
             lines = encode_copy_lines(batch, self._formats, self._marks)
             if lines is not None:

@@ -164,7 +164,7 @@ class ClientFacts:
         command_memory_bytes: bytes that its subscriptions and queries take.
         query_seconds: time spent on its queries.
         denied_count: how often its user was refused to read or to write.
-        subscriptions: those of its subscriptions with the most to report.
+        subscriptions: its subscriptions with the most to report.
         subscription_count: the number of all.
         queries: its queries under way.
         engine_lag_s: seconds until the engine had time to answer.

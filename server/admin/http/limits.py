@@ -41,7 +41,8 @@ class HttpLimits:
     """The maximum number of connections, and their timeouts.
 
     Attributes:
-        max_connections: at a time; one more replaces the one that has waited longest for its peer.
+        max_connections: at a time; one more replaces the connection with the longest wait for its
+            peer.
         arrival_timeout_s: seconds that a request may take to arrive, from its first byte; the first
             one, from the connection's beginning.
         idle_timeout_s: seconds that a connection may stay without a request: longer than the minute

@@ -19,7 +19,7 @@ MAX_HISTOGRAM_ENTRIES: Final = 100
 
 
 class _Scale(NamedTuple):
-    """The conversion of ranges to those of a base unit.
+    """The conversion of ranges to a base unit.
 
     Attributes:
         unit: the base unit.

@@ -57,7 +57,7 @@ class ExaminationRequest:
         url: address of the admin interface; None to take it from the configuration.
         login: the credentials for it.
         defines: variables of the configuration.
-        directory: base of relative paths; None for the one that the instance or its service
+        directory: base of relative paths; None for the directory that the instance or its service
             reports, or else the current one.
         with_minidump: request a new minidump.
         latency_s: for how many seconds to measure delays of the engine; 0 for not at all.

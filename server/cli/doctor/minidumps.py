@@ -22,7 +22,7 @@ def examine(spec: InstanceSpec, requested: Path | None, examination: Examination
 
     Args:
         spec: the instance.
-        requested: the one that this command has just requested; it is no sign of trouble.
+        requested: the minidump that this command has just requested; it is no sign of trouble.
         examination: collects the findings.
     """
     if spec.mini_dump_directory is None:

@@ -131,7 +131,7 @@ def _remove(path: Path) -> None:
 
 
 def _neighbour_paths(target: Path) -> tuple[Path, Path]:
-    """Return where a copy is made, and where the one that it replaces is kept meanwhile."""
+    """Return the paths of a new copy, and of the replaced copy meanwhile."""
     return target.with_name(f"{target.name}.new"), target.with_name(f"{target.name}.old")
 
 

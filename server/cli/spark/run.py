@@ -166,7 +166,7 @@ def sow_and_subscribe(settings: SparkSettings, output: BinaryIO) -> None:
 
 
 def sow_delete(settings: SparkSettings, output: BinaryIO) -> None:
-    """Delete the records that match a filter, or those that messages would update."""
+    """Delete the records that match a filter, or that messages would update."""
     if settings.filter is not None and settings.file is not None:
         raise UsageError("-filter and -file exclude each other: give one of them")
     with closing(connect(settings, settings.server)) as client:

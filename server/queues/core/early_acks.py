@@ -55,7 +55,7 @@ class EarlyAcks:
         return arrived_at > since
 
     def drop_acks(self, bookmarks: Iterable[PublisherSequence]) -> None:
-        """Drop the acknowledgements of some messages."""
+        """Drop the acknowledgements of messages."""
         self.change_count += 1
         for bookmark in bookmarks:
             self._acks.pop(bookmark, None)

@@ -477,7 +477,7 @@ def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
 
 
 def _bounds(offsets: Sequence[int]) -> tuple[int, int]:
-    """Return the least and the greatest of some offsets."""
+    """Return the least and the greatest offset."""
     if isinstance(offsets, range):
         return offsets[0], offsets[-1]
     return min(offsets), max(offsets)

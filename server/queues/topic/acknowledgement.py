@@ -149,7 +149,7 @@ class QueueAckHandler:
     def find_by_bookmarks(
         self, bookmarks: Sequence[PublisherSequence]
     ) -> Iterator[MessageSearchBatch]:
-        """Find the messages of the queue that have one of some bookmarks, in batches."""
+        """Find the messages of the queue by their bookmarks, in batches."""
         entries = self._core.lifecycle.entries
         for batch in _batches(iter(bookmarks)):
             candidates = map(entries.find, batch)
@@ -176,7 +176,7 @@ class QueueAckHandler:
     def restrict_to_filter(
         self, permitted: Expr, batches: Iterator[MessageSearchBatch]
     ) -> Iterator[MessageSearchBatch]:
-        """Restrict found messages to those that match a filter; others are not counted either.
+        """Restrict found messages by a filter; the others are not counted either.
 
         Raises:
             UnmatchedError: messages cannot be read at the moment.
@@ -188,7 +188,7 @@ class QueueAckHandler:
             yield MessageSearchBatch(len(permitted_offsets), permitted_offsets)
 
     def _make_selector(self, expr: Expr) -> Callable[[Sequence[int]], list[int]]:
-        """Return a function that selects those of some messages that match a filter."""
+        """Return a function that selects messages by a filter."""
         matcher = self._make_matcher(_fail)
         matcher.add(ConsumerFilter(to_text(expr), expr))
         txids = self._core.lifecycle.entries.txids
@@ -200,7 +200,7 @@ class QueueAckHandler:
         return select
 
     def find_by_sow_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
-        """Find the messages that have one of some SOW keys, in batches."""
+        """Find messages by their SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.lifecycle.entries.sow_key
         for batch in self.find_all():

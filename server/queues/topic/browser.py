@@ -227,7 +227,7 @@ class QueueBrowser:
         return "", "what follows a queue"
 
     def step(self) -> bool:
-        """Send the notifications of some messages. See `EngineTask.step`."""
+        """Send the notifications of messages. See `EngineTask.step`."""
         try:
             self._notify_followers()
             self._notify_removals()
@@ -302,7 +302,7 @@ class QueueBrowser:
         ]
 
     def read_records(self, txids: Sequence[int]) -> list[Record]:
-        """Return messages as records, without those that are damaged in the log.
+        """Return messages as records, except messages that are damaged in the log.
 
         Raises:
             RecordStoreError: the log cannot be read at the moment.

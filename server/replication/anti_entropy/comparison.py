@@ -319,7 +319,7 @@ class RecordComparison:
         )
 
     def _request_states(self, states: dict[str, RecordState]) -> _Steps:
-        """Request the states of some keys; wait until the entries behind the response are here."""
+        """Request the states of keys; wait until the entries behind the response are here."""
         self._state_request_number += 1
         last_txid = self._context.last_txid
         self._send_message(

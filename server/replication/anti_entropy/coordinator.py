@@ -210,7 +210,7 @@ class AntiEntropyCoordinator:
             self._wake()
 
     def _make_record_finder(self, peer: str) -> Callable[[str, str], TopicRecords | None]:
-        """Return a function that finds records for another instance: those that are sent there."""
+        """Return a function that finds the records that are sent to another instance."""
 
         def find(message_type: str, name: str) -> TopicRecords | None:
             sow = self._find_topic(message_type, name)

@@ -109,7 +109,7 @@ class KeyListContinuation(PeerStruct, frozen=True, tag_field="k", tag=6):
 
 
 class StateRequest(PeerStruct, frozen=True, tag_field="k", tag=7):
-    """Requests the present states of some keys.
+    """Requests the present states of keys.
 
     Attributes:
         number: see `DigestRequest`.
@@ -127,7 +127,7 @@ class StateRequest(PeerStruct, frozen=True, tag_field="k", tag=7):
 
 
 class StateResponse(PeerStruct, frozen=True, tag_field="k", tag=8):
-    """The states of some keys.
+    """The states of keys.
 
     Attributes:
         number: see `DigestRequest`.

@@ -101,8 +101,8 @@ def goes_from(
     Args:
         source: the sending instance.
         to: the receiving instance.
-        destination: the name of the destination, if that is known. Otherwise it is the one that is
-            named after the instance, or else all destinations for its group must send the topic.
+        destination: its name, if that is known. Otherwise it is the destination with the name of
+            the instance, or else all destinations for its group must send the topic.
         message_type: of the topics.
     """
     coverages = [

@@ -214,7 +214,7 @@ class ReplicationApplier:
 
 
 def _merge_results(earlier: RecorderResult, later: RecorderResult) -> RecorderResult:
-    """Return the joint outcome of some entries, and of later ones."""
+    """Return the joint outcome of entries, and of later ones."""
     first, last = earlier.first_txid or later.first_txid, later.last_txid or earlier.last_txid
     return RecorderResult(earlier.processed_count + later.processed_count, first, last)
 

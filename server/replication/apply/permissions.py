@@ -49,7 +49,7 @@ class ApplyPermissions:
         return None if check is None or topic == NO_TOPIC else check(topic)
 
     def allows_all(self, source: str, entries: BatchColumns) -> bool:
-        """Return whether all of some entries may be recorded."""
+        """Return whether all entries may be recorded."""
         return source not in self._checks or not any(
             self.refusal_reason(source, name.topic) for name in entries.used_properties().values()
         )

@@ -82,7 +82,7 @@ class InFlightEntries:
         self._pending_lanes = dict(ack.lanes)
 
     def record_sent(self, lanes: Iterable[int], last_txid: int) -> None:
-        """Record that entries of some lanes are sent in a batch that ends with a txid."""
+        """Record that entries of lanes are sent in a batch that ends with a txid."""
         for lane in lanes:
             self._sent_txids[lane] = last_txid
 

@@ -200,7 +200,7 @@ class PositionResponse(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 
 
 class DedupState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The messages that a destination has, of some of the publishers.
+    """The messages that a destination has, by publisher.
 
     Attributes:
         windows: see `PublisherWindow`.

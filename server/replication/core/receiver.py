@@ -333,7 +333,7 @@ class ReplicationReceiver:
         return log_of(self._stream), source_txids[bisect_right(own_txids, txid) - 1]
 
     def _process_entries(self, entries: BatchColumns, source: PeerInstance) -> BatchColumns | None:
-        """Record the new entries; return those that the log has not accepted."""
+        """Record the new entries; return the entries that the log has not accepted."""
         count = len(entries.data)
         if self._current_batch is not None and not self._current_batch.is_late:
             self._lost_sequences.detect_gaps(entries, source.name)

@@ -108,7 +108,7 @@ class MeshReporter:
         return report_of(replication.description, self._update_linked(peers), links)
 
     def _update_linked(self, peers: Iterable[LinkPeer]) -> list[Neighbour]:
-        """Return the instances linked now, followed by those that were linked before."""
+        """Return the instances linked now, followed by the instances linked before."""
         linked = {peer.name: _make_neighbour(peer) for peer in peers}
         earlier = {
             name: replace(neighbour, is_connected=False)

@@ -43,7 +43,7 @@ class PeerAccess:
 
         Args:
             peer: its name.
-            admissions: the transports of the links with it, None for those that this instance has
+            admissions: the transports of the links with it, None for links that this instance has
                 made.
             topic: the entry's topic.
             path: the instances that the entry has passed through.

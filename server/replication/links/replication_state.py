@@ -410,7 +410,7 @@ class ReplicationState:
     def downgrade_late(self, age: int) -> list[str]:
         """Downgrade the destinations for which entries have waited too long.
 
-        MinSyncDestinations may prevent the downgrade of some.
+        MinSyncDestinations may prevent some downgrades.
 
         Args:
             age: the limit, in microseconds.

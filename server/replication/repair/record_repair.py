@@ -85,8 +85,8 @@ class EntryInfoRequest(PeerStruct, frozen=True, tag=1):
     Attributes:
         first: the txid of the first entry, at the requesting instance.
         last: that of the last.
-        before: identity and number of some entries before them, the closest one first.
-        behind: the same of some entries behind them.
+        before: identities and numbers of entries before them, the closest one first.
+        behind: the same of entries behind them.
     """
 
     first: int

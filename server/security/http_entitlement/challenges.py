@@ -78,7 +78,7 @@ def _next(header: str, at: int) -> int:
 
 
 def answer(challenges: Iterable[HttpChallenge], user: str, password: str, target: str) -> str:
-    """Answer the best of some challenges.
+    """Answer the best challenge.
 
     Args:
         challenges: the challenges of a service.

@@ -52,7 +52,7 @@ class _UserEntry:
 
 
 class PermissionStore:
-    """The permissions of the users of some transports.
+    """The permissions of users, for one or more transports.
 
     Attributes:
         reset_callbacks: for each of these transports, the function that ends the connections of a

@@ -37,7 +37,7 @@ LARGE_DOCUMENT_SIZE: Final = 65_536
 
 
 class DocumentParser:
-    """Parses documents, and shares those that are equal between users.
+    """Parses documents, and shares equal documents between users.
 
     Args:
         functions: the functions that filters may call.

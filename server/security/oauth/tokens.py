@@ -1,4 +1,4 @@
-"""The requirements that tokens must meet, and the errors of those that do not; see `bearer`."""
+"""The requirements of tokens, and the errors of tokens that do not meet them; see `bearer`."""
 
 from __future__ import annotations
 

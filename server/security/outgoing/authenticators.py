@@ -87,7 +87,7 @@ class FileCredentials:
 
     Attributes:
         option: the name of the configuration option for the file.
-        user: the user; None for the one that runs the process.
+        user: the user; None for the user of the process.
         file_name: the file.
     """
 

@@ -78,7 +78,7 @@ class ChangeConverter:
         self._read_bodies: Final = body_reader(message_type, paths) if paths else None
 
     def convert_changes(self, changes: Sequence[Change]) -> pa.RecordBatch:
-        """Return the rows of some changes.
+        """Return the rows of changes.
 
         Raises:
             MisfitError: a value does not fit the type of its column.

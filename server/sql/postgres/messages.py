@@ -61,7 +61,7 @@ COPY_DONE: Final = encode_message(b"c")
 
 
 def authentication_sasl(mechanisms: Iterable[str]) -> bytes:
-    """Encode the request to authenticate by one of some SASL mechanisms."""
+    """Encode the request to authenticate by one of the SASL mechanisms."""
     return encode_message(b"R", _INT32.pack(10) + b"".join(map(encode_string, mechanisms)) + b"\0")
 
 

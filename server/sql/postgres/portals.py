@@ -224,7 +224,7 @@ def _check_name(name: str) -> None:
 def _formats_of_all(
     formats: tuple[int, ...], count: int, formats_name: str, items_name: str
 ) -> tuple[int, ...]:
-    """Return one format for each of some items: none are all text, one is for all of them.
+    """Return the format of each item: none are all text, one is for all of them.
 
     Raises:
         FormatError: there is another number of formats.

@@ -479,7 +479,7 @@ def _path(column: Column | None) -> amps.Expr | None:
 
 
 def all_of(terms: Iterable[amps.Expr]) -> amps.Expr:
-    """Return the conjunction of some terms, at least one."""
+    """Return the conjunction of terms, at least one."""
     flat = _flattened(terms, amps.And)
     return flat[0] if len(flat) == 1 else amps.And(flat)
 

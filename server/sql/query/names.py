@@ -333,7 +333,7 @@ class CommonTables:
                 index, found = self._of(parent).get(name, (own + 1, child))
                 if index < own or (index == own and parent.args.get("recursive")):
                     return found
-                parent = parent.parent or parent  # its WITH is the one that was searched
+                parent = parent.parent or parent  # its WITH was searched
             else:
                 with_ = parent.args.get("with_")
                 known = self._of(with_).get(name) if with_ is not None else None

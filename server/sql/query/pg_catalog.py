@@ -78,7 +78,7 @@ class PgCatalog:
                 self._assign("constraint", table.schema, table.name)
 
     def is_of(self, tables: tuple[Table, ...], session: SqlSession) -> bool:
-        """Return whether this is the catalogue of some tables, for a session's user."""
+        """Return whether this is the catalogue of the tables, for a session's user."""
         own = self._session
         is_same = (own.user, own.database) == (session.user, session.database)
         return is_same and tables == self._tables

@@ -257,7 +257,7 @@ RELKINDS: Final = {TableKind.VIEW: "v", TableKind.CONFLATED: "m"}
 
 
 def tables_of_kind(tables: Iterable[Table], *kinds: str) -> Iterable[Table]:
-    """Return the tables of some kinds, given as `pg_class.relkind`."""
+    """Return the tables of the kinds, given as `pg_class.relkind`."""
     return (table for table in tables if RELKINDS.get(table.kind, "r") in kinds)
 
 

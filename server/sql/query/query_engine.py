@@ -405,7 +405,7 @@ class QueryEngine:
         )
 
     def _catalogue(self, tables: Sequence[Table], session: SqlSession) -> PgCatalog:
-        """Return the catalogue of some tables; the last ones are kept."""
+        """Return the catalogue of the tables; the last ones are kept."""
         wanted = tuple(tables)
         with self._catalogue_lock:
             for catalogue in self._catalogues:

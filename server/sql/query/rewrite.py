@@ -407,7 +407,7 @@ class ExpressionRewriter:
         return exp.Anonymous(this=NOTIFY_FUNCTION, expressions=texts)
 
     def _table_privilege(self, arguments: list[exp.Expr]) -> exp.Expr:
-        """Return whether the user has one of some privileges for a table: ([user,] table, names).
+        """Return whether the user has one of the privileges for a table: ([user,] table, names).
 
         A privilege for columns is one for their table.
         """

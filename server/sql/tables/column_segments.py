@@ -97,7 +97,7 @@ class SegmentField:
         self._numbers: dict[SqlType, NDArray[np.generic] | None] = {}
 
     def is_of(self, blocks: Sequence[Column]) -> bool:
-        """Return whether it has the values of some columns."""
+        """Return whether it has the values of the columns."""
         return len(blocks) == len(self.blocks) and all(map(is_, blocks, self.blocks))
 
     def array(self, sql_type: SqlType) -> pa.Array:

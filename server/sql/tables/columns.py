@@ -172,7 +172,7 @@ class LearnedColumns:
             self.widen(field.path, field.column.type)
 
     def learn_from(self, bodies: Sequence[bytes]) -> None:
-        """List the fields of some bodies of a sample."""
+        """List the fields of a sample's bodies."""
         self._sampled_records += len(bodies)
         self._list_fields_of(bodies)
 
@@ -307,7 +307,7 @@ class TopicColumns(LearnedColumns):
             bodies_in_slices.close()
 
     def _read_sample(self, size: int) -> Generator[Sequence[bytes], None, None]:
-        """Yield the bodies of some records, in slices."""
+        """Yield the bodies of records, in slices."""
         table = self._source.table
         rows = _spread(_rows_with_records(table), size)
         position = 0
@@ -326,7 +326,7 @@ class TopicColumns(LearnedColumns):
             yield bodies
 
     def _query_sample(self, filter_: Expr) -> Generator[Sequence[bytes], None, None]:
-        """Yield the bodies of some records that match a filter, in slices."""
+        """Yield the bodies of the records that match a filter, in slices."""
         query = Query(self._source.table, QuerySpec(filter=filter_), 0)
         records_left = _FILTERED_SAMPLE_SIZE
         try:

@@ -52,7 +52,7 @@ _COMMANDS: Final = {
 
 
 class EntryBatchRows(NamedTuple):
-    """Rows of some entries.
+    """Rows of entries.
 
     Attributes:
         arrays: the columns; one of NULLs, if none is requested.

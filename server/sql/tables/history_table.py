@@ -137,7 +137,7 @@ class HistoryColumns(LearnedColumns):
             self.add_columns(fields)
 
     def learn(self, journal: Journal) -> None:
-        """List the fields of some entries; a log that cannot be read now has none."""
+        """List the fields of a sample of entries; a log that cannot be read now has none."""
         first_txid, last_txid = journal.first_txid, journal.durable_txid
         places = [max(self._sampled_txid, last_txid - _TAIL_ENTRIES)]
         if self.is_new:
@@ -217,7 +217,7 @@ class InstanceHistory:
     def topics(self) -> Iterator[JournalTopic]:
         """Return the topics that are tables; on the engine's thread.
 
-        They are those of the configuration that are recorded, and those that are in the log.
+        They are the recorded topics of the configuration, and the topics that are in the log.
         """
         engine = self.engine
         log = engine.transaction_log

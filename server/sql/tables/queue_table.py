@@ -245,7 +245,7 @@ class QueueScan:
             self._release_log = None
 
     def _read(self, start: int, end: int) -> RowChunk:
-        """Return the matching ones of some messages."""
+        """Return the messages that match."""
         txids = self._contents.txids[start:end].tolist()
         records = self._source.queue.browser.read_records(txids)
         if self._has_filter:

@@ -124,7 +124,7 @@ class TableRows(NamedTuple):
 
 
 class TopicScan:
-    """A scan of some tables: an `EngineTask`, and its result for another thread.
+    """A scan of tables: an `EngineTask`, and its result for another thread.
 
     Args:
         plans: the tables.

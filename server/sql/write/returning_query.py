@@ -52,7 +52,7 @@ _NUMBER_OIDS: Final = {
     16: SqlType.BOOLEAN,
     **dict.fromkeys((114, 3802), SqlType.JSONB),
 }
-"""The types of fields for values of some types; others are texts."""
+"""The types of fields by the types of their values; others are texts."""
 
 
 class WrittenRows:

@@ -146,7 +146,7 @@ class WriteTarget(NamedTuple):
 
 
 def check_no_overlap(columns: Mapping[str, WriteColumn]) -> None:
-    """Raise an error if one of some fields is, or is within, another one.
+    """Raise an error if one of the fields is, or is within, another one.
 
     Raises:
         SqlError: it is.
