@@ -115,13 +115,12 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: Jo
     log_sink, damage = SilentLog(), list[JournalNotice]()
     committer = SowCommitter(lambda call: call())
     opener = TopicOpener(
-        spec,
         provision_message_types(spec),
         provision_functions(spec, log_sink),
         committer,
         log_sink,
     )
-    opened_topic = opener.open(topic)
+    opened_topic = opener.open(topic, spec.modules)
     first_txid, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
     progress = run.start_progress("rebuild", last + 1 - first_txid)
     cursor = JournalCursor(

@@ -47,8 +47,8 @@ class SqlServices:
     ) -> None:
         self.tables: Final = InstanceTables(engine)
         self.workers: Final = StatementThreads()
-        self.limits: Final = limits
-        self.slow_query_s: Final = slow_query_s
+        self.limits = limits
+        self.slow_query_s = slow_query_s
         self.query_engine: Final = QueryEngine(limits)
         self._cancel_functions: dict[CancelKey, Callable[[], None]] = {}
 
@@ -56,6 +56,16 @@ class SqlServices:
         """End the query processes, and drop the segments of tables."""
         self.query_engine.close()
         self.tables.segments.close()
+
+    def use_limits(self, limits: QueryLimits, slow_query_s: float | None) -> None:
+        """Replace the limits of statements from now on; their memory and threads are the same.
+
+        Args:
+            limits: see `SqlServices`.
+            slow_query_s: likewise, for new connections.
+        """
+        self.limits = self.query_engine.limits = limits
+        self.slow_query_s = slow_query_s
 
     def add_cancel_key(self, key: CancelKey, cancel: Callable[[], None]) -> None:
         """Register the function that cancels the statement of a connection."""

@@ -192,6 +192,28 @@ def test_a_module_that_is_used_for_more_than_security_needs_a_restart(tmp_path: 
         assert "modules are loaded at the start" in said
 
 
+def test_a_module_that_came_with_a_reload_makes_the_keys_of_a_topic_of_the_next(
+    admin: Admin, tmp_path: Path
+) -> None:
+    keys = (
+        "class Keys:\n    def key(self, body, given):\n        return 'k'\n"
+        "def create_key_generator(topic, message_type, options):\n    return Keys()\n"
+    )
+    (tmp_path / "ours.py").write_text(LIBRARY + keys)
+    modules = FUNCTIONS.partition("<UserDefinedFunctions>")[0]
+    edit(admin, "</AMPSConfig>", f"{modules}</AMPSConfig>")
+    edit(admin, END, f"{END}<Authentication><Module>ours</Module></Authentication>")
+    reloaded(admin)
+    topic = (
+        "<SOW><Topic><Name>made</Name><MessageType>json</MessageType>"
+        "<KeyGenerator><Module>ours</Module></KeyGenerator>"
+        "<Durability>transient</Durability></Topic></SOW>"
+    )
+    edit(admin, "</AMPSConfig>", f"{topic}</AMPSConfig>")
+    reloaded(admin)
+    admin.comes("/amps/instance/sow/made!json/valid_keys", "0")
+
+
 def test_streams_of_the_admin_interface_end_with_its_entitlement(tmp_path: Path) -> None:
     """Whoever may still read them starts them again."""
     operator = '\n[roles.operator]\nadmin = [{ topic = "^/amps", read = true, write = true }]\n'

@@ -143,6 +143,21 @@ def test_limits_and_certificates_change_for_transports_that_stay(
             sql.connect(**terms(old))
 
 
+def test_the_time_of_statements_is_limited_from_the_reload_on(admin: Admin) -> None:
+    add(admin, POSTGRES)
+    with SqlServer(admin.server, SQL_PORT).connect() as connection:
+        edit(
+            admin,
+            "</AMPSConfig>",
+            "<SQL><StatementTimeout>100ms</StatementTimeout></SQL></AMPSConfig>",
+        )
+        assert reloaded(admin)[0].startswith("SQL/StatementTimeout: ")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute(ENDLESS)
+        edit(admin, "</SQL>", "<MaxThreads>1</MaxThreads></SQL>")
+        assert "SQL/MaxThreads" in refused(admin)
+
+
 def test_other_modules_are_for_new_connections_only(admin: Admin, tmp_path: Path) -> None:
     """Also a token that was granted before is none any more."""
     write_users(tmp_path, USERS)

@@ -179,7 +179,7 @@ class TopicsReload:
             columns.warm_up()
         try:
             for spec in specs:
-                topic = self._topics.open(spec)
+                topic = self._topics.open(spec, case.new.modules)
                 opened.append(topic)
                 if may_need_rekeying(topic.sow):
                     raise ReloadRefusedError(

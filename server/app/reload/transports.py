@@ -31,6 +31,9 @@ _LIMITS: Final = (
 )
 
 
+_SQL_LIMITS: Final = ("SQL/StatementTimeout", "SQL/SlowQuery")
+
+
 class TransportsReload:
     """The transports; see `ReloadablePart`.
 
@@ -45,7 +48,7 @@ class TransportsReload:
 
     def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:  # noqa: ARG002 - of the interface
         """See `ReloadablePart.check`."""
-        if len(change.entries) == 1 and change.key in _LIMITS:
+        if len(change.entries) == 1 and change.key in (*_LIMITS, *_SQL_LIMITS):
             return ""
         is_concerned = any(
             isinstance(part, TransportSpec | ProtocolSpec) for part in parts_of(change)

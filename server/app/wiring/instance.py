@@ -509,7 +509,7 @@ class Instance:
             check()
             if isinstance(spec, TopicSpec):
                 self._supervisor.begin_step(f"records of {spec.name} are read")
-                topics.add(topics.open(spec))
+                topics.add(topics.open(spec, self._spec.modules))
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
                 self._create_derived_topic(spec)
             elif queues is not None and (queue := queues.find(spec.message_type, spec.name)):

@@ -11,9 +11,9 @@ from server.expressions.functions.lookups import declared_lookups
 from server.storage.sow.group_commit import SowCommitter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from config_schema.spec import InstanceSpec, TopicSpec
+    from config_schema.spec import InstanceSpec, ModuleSpec, TopicSpec
     from server.engine.engine import Engine
     from server.storage.sow.lookups import ValueLookups
     from server.topics.record_source import RecordSource
@@ -44,9 +44,7 @@ class OpenTopics:
     ) -> None:
         self.committer: Final = SowCommitter(post, start=engine.scheduler.start_task)
         settings = engine.settings
-        self._opener = TopicOpener(
-            spec, settings.message_types, settings.functions, self.committer, log
-        )
+        self._opener = TopicOpener(settings.message_types, settings.functions, self.committer, log)
         self._engine = engine
         self._lookups = lookups
         self._declared_lookups = declared_lookups(spec.modules)
@@ -55,13 +53,17 @@ class OpenTopics:
     def __iter__(self) -> Iterator[OpenTopic]:
         return iter(self._topics)
 
-    def open(self, spec: TopicSpec) -> OpenTopic:
+    def open(self, spec: TopicSpec, modules: Sequence[ModuleSpec]) -> OpenTopic:
         """Open a topic, and recover its records from its file; the caller adds or closes it.
+
+        Args:
+            spec: its description.
+            modules: the modules that the configuration loads.
 
         Raises:
             ProvisionError: a file or module cannot be used.
         """
-        return self._opener.open(spec)
+        return self._opener.open(spec, modules)
 
     def add(self, topic: OpenTopic) -> None:
         """Register a topic with the engine; it is closed with the instance."""

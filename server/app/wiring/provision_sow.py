@@ -26,7 +26,7 @@ from server.storage.sow.topic_records import SowTopicRecords
 from server.util.file_lock import FileInUseError
 
 if TYPE_CHECKING:
-    from config_schema.spec import InstanceSpec, TopicSpec
+    from config_schema.spec import ModuleSpec, TopicSpec
     from server.engine.engine import Engine
     from server.expressions import Functions
     from server.message_types.base import MessageType
@@ -178,8 +178,7 @@ class TopicOpener:
     """Opens the topics of one instance.
 
     Args:
-        spec: the instance.
-        message_types: its message types, by name.
+        message_types: the message types of the instance, by name.
         functions: the functions that expressions may call.
         committer: the thread that synchronises files.
         log: gets entries about recovery and failures to synchronise.
@@ -187,26 +186,28 @@ class TopicOpener:
 
     def __init__(
         self,
-        spec: InstanceSpec,
         message_types: Mapping[str, MessageType],
         functions: Functions,
         committer: SowCommitter,
         log: ServerLog,
     ) -> None:
-        self._modules = {module.name: module for module in spec.modules}
         self._message_types = message_types
         self._functions = functions
         self._committer = committer
         self._log = log
 
-    def open(self, spec: TopicSpec) -> OpenTopic:
+    def open(self, spec: TopicSpec, modules: Sequence[ModuleSpec]) -> OpenTopic:
         """Open one topic, and recover its records.
+
+        Args:
+            spec: its description.
+            modules: the modules that the configuration loads.
 
         Raises:
             ProvisionError: a file or module cannot be used.
         """
         message_type = self._message_types[spec.message_type]
-        generator = self._make_key_source(spec, message_type)
+        generator = self._make_key_source(spec, message_type, modules)
         outage = _Outage(spec.name, self._log)
         store, recovery = self._open_store(spec, outage)
         sow = SowTopicRecords(spec, message_type, store, self._functions, generator)
@@ -219,11 +220,13 @@ class TopicOpener:
             return OpenTopic(sow, chains.commit, chains.close, generator, recovery.is_new)
         return OpenTopic(sow, store.commit, store.close, is_file_new=recovery.is_new)
 
-    def _make_key_source(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
+    def _make_key_source(
+        self, spec: TopicSpec, message_type: MessageType, modules: Sequence[ModuleSpec]
+    ) -> KeySource | None:
         use = spec.key_generator
         if use is None:
             return None
-        module = self._modules[use.module]
+        module = next(module for module in modules if module.name == use.module)
         options: dict[str, Sequence[str]] = {}
         for source in (module.options, use.options):
             options |= {option.name: source.all(option.name) for option in source}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from server.security.switches import TransportSecurity
     from server.sql.flight.gateway import FlightGateway
     from server.sql.local_client import LocalSqlTransport
+    from server.sql.query.execution import QueryLimits
     from server.sql.services import SqlServices
     from server.sql.sql_transport import SqlTransport
     from server.sql.tables.statistics_table import StatisticsAccess
@@ -184,18 +185,28 @@ class SqlTransports:
         if self._services is not None:
             self._services.close()
 
-    def _shared_services(self, instance: InstanceSpec) -> SqlServices:
-        from server.sql.query.query_engine import QueryLimits
+    def use_limits(self, spec: InstanceSpec) -> None:
+        """Use the time limits of a configuration from now on."""
+        if self._services is not None:
+            self._services.use_limits(*_limits_of(spec))
+
+    def _shared_services(self, spec: InstanceSpec) -> SqlServices:
         from server.sql.services import SqlServices
 
         if self._services is None:
-            spec = instance.sql
-            limits = QueryLimits(
-                spec.max_memory, spec.max_threads, (spec.statement_timeout or 0) / NANOSECONDS
-            )
-            slow_query_s = None if spec.slow_query is None else spec.slow_query / NANOSECONDS
-            self._services = SqlServices(self._engine, limits, slow_query_s)
+            self._services = SqlServices(self._engine, *_limits_of(spec))
         return self._services
+
+
+def _limits_of(instance: InstanceSpec) -> tuple[QueryLimits, float | None]:
+    """Return the limits of queries, and the seconds from which on one is slow."""
+    from server.sql.query.execution import QueryLimits
+
+    spec = instance.sql
+    limits = QueryLimits(
+        spec.max_memory, spec.max_threads, (spec.statement_timeout or 0) / NANOSECONDS
+    )
+    return limits, None if spec.slow_query is None else spec.slow_query / NANOSECONDS
 
 
 def _asks_for_passwords(spec: InstanceSpec, transport: TransportSpec) -> bool:

@@ -252,6 +252,7 @@ class TransportTable:
         self._spec = prepared.spec
         self._transports = prepared.transports
         self._shared_pool.limits = limits_of(prepared.spec.limits)
+        self._sql.use_limits(prepared.spec)
         for spec in prepared.spec.transports:
             self._update(self._transports[spec.name], spec, prepared.tls_contexts.get(spec.name))
         if failures:
