@@ -55,6 +55,9 @@ PARTS: Final = {
     "memory": Part(topic("memory")),
     "logged-file": Part(topic("logged-file", "<FileName>logged-file.sow</FileName>")),
     "logged-memory": Part(topic("logged-memory")),
+    "logged-many": Part(
+        topic("logged-many", "<Pattern>^logged-many-</Pattern><Durability>transient</Durability>")
+    ),
     "fixed-counts": Part(view("fixed-counts", "fixed")),
     "counts": Part(view("counts", "logged-memory"), source="logged-memory"),
     "sums": Part(view("sums", "fixed-counts"), source="fixed-counts"),
@@ -65,8 +68,19 @@ PARTS: Final = {
 }
 """The parts, each after its sources."""
 
-TOPICS: Final = ("fixed", "file", "memory", "logged-file", "logged-memory", "logged-work", "extra")
+TOPICS: Final = (
+    "fixed",
+    "file",
+    "memory",
+    "logged-file",
+    "logged-memory",
+    "logged-many-1",
+    "logged-work",
+    "extra",
+)
 """The topics that messages are published to."""
+OF_PATTERNS: Final = {"logged-many": "logged-many-1"}
+"""The topics that have their records by a Pattern."""
 
 
 @dataclass
@@ -99,10 +113,11 @@ class Model:
     def use(self, wanted: frozenset[str]) -> None:
         """Note that these parts are in the configuration."""
         for name in self.parts - wanted:
-            self.records.pop(name, None)
+            self.records.pop(OF_PATTERNS.get(name, name), None)
         for name in wanted - self.parts:
-            if name in TOPICS and name != "extra":
-                self.records[name] = dict(self.logged.get(name, {}))
+            owner = OF_PATTERNS.get(name, name)
+            if owner in TOPICS and name != "extra":
+                self.records[owner] = dict(self.logged.get(owner, {}))
             if "FileName" in PARTS[name].element:
                 self.opened.add(name)
         self.parts = wanted
@@ -153,7 +168,7 @@ def compare(admin: Admin, model: Model, directory: Path) -> None:
         text = text.replace(f":{admin.server.port}<", f":{port}<")
         text = text.replace(f":{admin.port}<", f":{free_port()}<")
         with running_configuration(fresh, text, port) as server, server.log_on("query") as other:
-            for name in ("fixed", *PARTS):
+            for name in ("fixed", *OF_PATTERNS.values(), *PARTS):
                 if name != "memory":
                     wait_until_equal(peer, other, name)
 
@@ -209,7 +224,8 @@ def publish_until(peer: RawPeer, is_over: threading.Event) -> list[int]:
 
 def test_nothing_that_is_published_during_reloads_is_missed(tmp_path: Path) -> None:
     """By subscribers and, as it is in the log, by records, a view and a queue."""
-    passing = PARTS["logged-memory"].element + PARTS["counts"].element
+    work = queue("work", "logged-memory")
+    passing = PARTS["logged-memory"].element + PARTS["counts"].element + work
     is_over = threading.Event()
     with (
         running_admin(tmp_path, elements=LOG + SOW) as admin,
@@ -226,7 +242,7 @@ def test_nothing_that_is_published_during_reloads_is_missed(tmp_path: Path) -> N
                 reloaded(admin)
                 edit(admin, passing, "")
                 reloaded(admin)
-            edit(admin, "</SOW>", f"{passing}{queue('work', 'logged-memory')}</SOW>")
+            edit(admin, "</SOW>", f"{passing}</SOW>")
             reloaded(admin)
         finally:
             is_over.set()
