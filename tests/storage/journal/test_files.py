@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -175,6 +176,38 @@ def test_a_file_that_cannot_be_removed_stays_part_of_the_log(tmp_path: Path) -> 
         with pytest.raises(JournalError, match="older"):
             bench.journal.remove(1)
         assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 101))
+
+
+def test_what_a_reader_has_missed_with_removed_files_is_known(tmp_path: Path) -> None:
+    """Also after a start, unless a kill has left more in the record than has been removed."""
+    with opened(tmp_path / "log") as bench:
+        begin = bench.journal.first_txid
+        once = bench.journal.append(bench.journal.topic_handle("json", "once"), 2, 1, b"x")
+        fill(bench)
+        bench.journal.remove(0)
+        shutil.copytree(tmp_path / "log", tmp_path / "killed")
+        bench.journal.remove(1)
+
+    def missed(bench: Bench, after: int, topic: str = "once") -> int | None:
+        journal = bench.journal
+        assert not journal.has_unknown_removals
+        removal = journal.find_last_removal(lambda found: found.name == topic, after)
+        return None if removal is None else removal.txid
+
+    with opened(tmp_path / "log") as bench:
+        last = bench.journal.first_txid - 1
+        assert [missed(bench, after) for after in (begin - 2, begin - 1, once - 1, once, last)] == [
+            last,  # unknown
+            once,
+            once,
+            None,
+            None,
+        ]
+        assert once < (missed(bench, once, "topic1") or 0) <= last
+    (record,) = (tmp_path / "log").glob("*.removed.ack")
+    shutil.copy(record, tmp_path / "killed")
+    with opened(tmp_path / "killed") as bench:
+        assert missed(bench, once, "topic1") == bench.journal.first_txid - 1
 
 
 def test_a_reader_goes_on_behind_what_was_removed(tmp_path: Path) -> None:

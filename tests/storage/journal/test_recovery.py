@@ -116,11 +116,17 @@ def test_a_damaged_entry_that_was_acknowledged_costs_only_itself(tmp_path: Path)
         assert sequences(bench)[-1] == 21
 
 
-def test_the_last_entry_is_not_taken_for_unfinished_when_it_was_safe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("helpers", [True, False])
+def test_the_last_entry_is_not_taken_for_unfinished_when_it_was_safe(
+    tmp_path: Path, helpers: bool
+) -> None:
+    """Nor after a start since then, which a kill has ended."""
     write(tmp_path, 20)
     with opened(tmp_path) as bench:
         path = bench.journal.files[0].path
         last = read_all(bench.journal)[-1]
+    if not helpers:
+        forget_helpers(tmp_path)
     data = bytearray(path.read_bytes())
     data[data.find(last.body)] ^= 1
     path.write_bytes(data)
