@@ -55,8 +55,12 @@ def deliveries(
     at_once: bool,
     numbered: bool,
     has_values: bool,
+    has_large: bool = False,
 ) -> list[bytes]:
-    """Publish a message to each of these topics, and return what subscribers get."""
+    """Publish a message to each of these topics, and return what subscribers get.
+
+    With `has_large`, some are deltas that no journal has room for, which are refused.
+    """
     core = Core()
     core.keep(
         *(topic_spec("/id", name=topic) for topic in RECORDS),
@@ -77,7 +81,8 @@ def deliveries(
         publisher = core.log_on("publisher")
         frames = []
         for number, topic in enumerate(topics, 1):
-            command = "delta_publish" if has_values and number % 3 == 0 else "publish"
+            is_delta = (has_values or has_large) and number % 3 == 0
+            command = "delta_publish" if is_delta else "publish"
             header: dict[str, Any] = {"c": command, "t": topic}
             if has_values and number % 4 > 1:
                 header |= {"x": f"id-{number}", "k": str(number), "e": 60}
@@ -85,6 +90,9 @@ def deliveries(
                 header |= {"s": number, "a": "persisted"}
             value = number * number // 3 % 7
             body = b'{"id":%d,"n":%d,"pad":"%b"}' % (number % 3, value, b"x" * (number // 6 % 4))
+            if has_large and is_delta:
+                extra = b"x" * (1 << 20) if number % 5 == 0 and topic.startswith("log/") else b""
+                body = b'{"id":0,"n":%d,"at %d":"%b"}' % (value, number, extra)
             frames.append(frame(header, body))
         for data in [b"".join(frames)] if at_once else frames:
             publisher.send_bytes(data)
@@ -134,6 +142,17 @@ def test_a_subscription_gets_the_same_bytes(name: str, headers: dict[str, bool])
         for some in (*mixed, (TOPICS[0], TOPICS[4]) * 20, (TOPICS[3], TOPICS[5]) * 20):
             alone = deliveries(connections, some, at_once=False, **headers)
             assert deliveries(connections, some, at_once=True, **headers) == alone
+
+
+@pytest.mark.parametrize("also", [("log/a",), ("other/kept", "other/a")])
+def test_what_is_refused_among_deltas_leaves_nothing_in_those_behind_it(
+    also: Sequence[str],
+) -> None:
+    topics = [("log/records", "log/kept", *also)[number % (2 + len(also))] for number in range(40)]
+    headers = {"numbered": True, "has_values": False, "has_large": True}
+    for names in (["all"], []):
+        alone = deliveries([names, ["query"]], topics, at_once=False, **headers)
+        assert deliveries([names, ["query"]], topics, at_once=True, **headers) == alone
 
 
 def test_topics_that_come_together_are_acknowledged_when_all_are_safe(tmp_path: Path) -> None:

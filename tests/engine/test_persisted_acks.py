@@ -75,6 +75,17 @@ def test_what_is_not_stored_is_told_for_itself(
     bench.core.transaction_log.journal.close()
 
 
+def test_nothing_is_told_before_it_is_durable(tmp_path: Path) -> None:
+    """Nor is the next one when the one before it is."""
+    bench = Bench(tmp_path)
+    for number in (1, 2):
+        bench.publish("log/a", number)
+        assert bench.acks() == []
+        bench.core.commit()
+        assert bench.acks() == [("success", number)]
+    bench.core.transaction_log.journal.close()
+
+
 def test_what_is_refused_at_once_is_told_behind_what_is_stored(tmp_path: Path) -> None:
     """Although what is stored is told once a second."""
     bench = Bench(tmp_path)

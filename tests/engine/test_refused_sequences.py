@@ -49,7 +49,7 @@ def told(core: Core) -> list[tuple[str, int]]:
 def test_a_refused_number_is_told_unless_it_has_been_recorded_since(
     core: Core, header: dict[str, Any]
 ) -> None:
-    """Whatever command comes with it again, and with the number after it."""
+    """Whatever command comes with it again, and with the number after it; that one is known."""
     publisher = core.log_on("publisher")
     body = b'{"id":1}' if header["c"] == "p" else b""
     publisher.send({"c": "p", "t": "log/a", "s": 1})
@@ -57,6 +57,9 @@ def test_a_refused_number_is_told_unless_it_has_been_recorded_since(
     publisher.send(header | {"s": 2}, body)
     publisher.send(REFUSED | {"s": 3})
     publisher.send(header | {"s": 4}, body)
+    publisher.take_frames()
+    publisher.send(header | {"s": 4, "a": "processed"}, body)
+    assert [answer["reason"] for answer, _ in publisher.take_frames()] == ["duplicate"]
     assert told(core) == [("failure", 3), ("success", 4)]
 
 
