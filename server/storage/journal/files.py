@@ -164,7 +164,11 @@ def read_page(path: Path) -> bytes:
 
 def salvage_header(source: ByteSource, number: int, instance: str) -> JournalFileHeader | None:
     """Reconstruct the header of a file from its records; None if none of them is intact."""
-    for index in range(min(CHUNK, (source.size - PAGE) // RECORD_SIZE)):
+    count = max(min(CHUNK, (source.size - PAGE) // RECORD_SIZE), 0)
+    block = source.read(source.size - RECORD_SIZE * count, RECORD_SIZE * count)
+    if block == bytes(len(block)):
+        return None
+    for index in range(count):
         record = source.read(source.size - RECORD_SIZE * (index + 1), RECORD_SIZE)
         if len(record) == RECORD_SIZE and record[-4:] == crc32c(record[:-4]).to_bytes(4, "little"):
             row = RECORD.unpack(record)

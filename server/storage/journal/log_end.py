@@ -226,10 +226,15 @@ def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _Intact
     """Yield every slot in order, until there can be no more entries."""
     limit = slots(source.size)
     bodies_end, last_intact = PAGE, -1
+    blank_start = 0  # slots from here on have only zeros, and matter only if others follow
     for start in range(0, limit, SCAN_BATCH_SIZE):
         if start > last_intact + MAX_COMMIT_ENTRIES:
             return
         stop = min(start + SCAN_BATCH_SIZE, limit)
+        if _is_blank(source, stop, bodies_end):
+            continue
+        yield from map(_RecordSlot, range(blank_start, start))
+        blank_start = stop
         intact_slots = _read_intact_slots(source, first_txid, start, stop, bodies_end)
         if intact_slots is not None:
             bodies_end, last_intact = intact_slots.bodies_end, stop - 1
@@ -248,6 +253,13 @@ def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _Intact
             bodies_end = row[BODY_START] + _length(row)
             last_intact = number if body is not None else last_intact
             yield _RecordSlot(number, row, body)
+
+
+def _is_blank(source: ByteSource, stop: int, bodies_end: int) -> bool:
+    """Return whether the batch of slots before `stop` has only zeros, and no bodies are there."""
+    offset = source.size - RECORD_SIZE * stop
+    size = RECORD_SIZE * ((stop - 1) % SCAN_BATCH_SIZE + 1)
+    return offset >= bodies_end and source.read(offset, size) == bytes(size)
 
 
 def _read_intact_slots(
