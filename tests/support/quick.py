@@ -15,6 +15,7 @@ import atexit
 import marshal
 import multiprocessing
 import os
+import pkgutil
 import selectors
 import shlex
 import signal
@@ -31,6 +32,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Final
 
+from server import cli
 from tests.support.forked import context
 from tests.support.waiting import wait_until
 
@@ -95,6 +97,8 @@ class _Running:
 
 
 def _stand_by(path: Path) -> None:
+    for found in pkgutil.iter_modules(cli.__path__, f"{cli.__name__}."):
+        import_module(found.name)
     listener = socket.socket(socket.AF_UNIX)
     bound = path.with_name("bound")
     listener.bind(str(bound))
