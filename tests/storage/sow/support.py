@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-
-from hypothesis import strategies as st
 
 from config_schema.problems import Location
 from config_schema.spec.sow import HistorySpec, TopicSpec
@@ -175,14 +173,3 @@ class Disk:
 
     def close(self) -> None:
         self.committer.close()
-
-
-def spoiled(data: st.DataObject, parts: Sequence[bytes]) -> bytearray:
-    """What a slab has if a few of the bytes that were there are others."""
-    slab = bytearray(b"".join(parts))
-    for place, byte in data.draw(
-        st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)
-    ):
-        if place < len(slab):
-            slab[place] = byte
-    return slab

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from server.storage.sow.slab.index_builder import IndexBuilder
 from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind, crc32c
-from tests.storage.sow.support import spoiled
+from tests.storage.sow.spoiled_slabs import spoiled
 from tests.support.chances import examples
 
 EPOCH = 9

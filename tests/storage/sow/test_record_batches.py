@@ -32,7 +32,8 @@ from server.storage.sow.store import (
     identity_of,
 )
 from tests.storage.sow.model import state_of
-from tests.storage.sow.support import Disk, spoiled
+from tests.storage.sow.spoiled_slabs import spoiled
+from tests.storage.sow.support import Disk
 from tests.support.chances import examples
 
 # ---- keys
