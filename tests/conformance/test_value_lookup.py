@@ -103,6 +103,17 @@ def test_lookups_follow_the_topic(server: RunningServer) -> None:
         assert stored(peer, id=302, customer="c")["key"] == "-302"
 
 
+def test_records_are_found_as_the_messages_before_leave_them(server: RunningServer) -> None:
+    """Also if messages to both topics come together."""
+    with server.log_on() as peer:
+        with peer.at_once():
+            for n in range(40):
+                peer.publish("customers", b'{"id":"turns","name":"n%d"}' % n)
+                peer.publish("orders", b'{"id":"o%d","customer":"turns"}' % n)
+        found = [json.loads(body) for body in query(peer, "orders", f="/customer = 'turns'").bodies]
+        assert {one["id"]: one["name"] for one in found} == {f"o{n}": f"n{n}" for n in range(40)}
+
+
 def test_one_of_several_records_that_match_is_used(server: RunningServer) -> None:
     with server.log_on() as peer:
         for number in (10, 11):

@@ -90,7 +90,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout in which everything is compiled."""
     root = tmp_path_factory.mktemp("checkout")
     for name in ("amperage", "server", "config_schema"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, root / name)
     shutil.copy(ROOT / "setup.py", root)
     return root
 

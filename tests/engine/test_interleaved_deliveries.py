@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.engine.support import Core
 from tests.storage.sow.support import SECOND, topic_spec
 from tests.support.chances import examples
+from tests.support.long_form import spread
 from tests.support.raw import frame
 
 TOPICS: Final = ("log/a", "log/b", "log/records", "log/kept", "other/a", "other/b", "other/kept")
@@ -118,30 +119,35 @@ def test_subscribers_get_the_same_bytes(
     assert deliveries(connections, topics, at_once=True, **headers) == alone
 
 
+@pytest.mark.parametrize("shift", spread(range(3), 1))
 @pytest.mark.parametrize(
     "headers", [{"numbered": False, "has_values": False}, {"numbered": True, "has_values": True}]
 )
 @pytest.mark.parametrize("name", SUBSCRIPTIONS)
-def test_a_subscription_gets_the_same_bytes(name: str, headers: dict[str, bool]) -> None:
+def test_a_subscription_gets_the_same_bytes(
+    name: str, headers: dict[str, bool], shift: int
+) -> None:
     """From all topics, from one, alone on its connection or not."""
     topics = [TOPICS[(number * 3 + number // 5) % len(TOPICS)] for number in range(60)]
-    for connections in ([[name]], [[name], ["all"]], [[name, "stamped"], ["marked"]]):
-        mixed = (
-            topics,
-            PATTERN * 15,
-            MADE * 15,
-            MADE[1:2] * 20,
-            MADE[2:] * 20,
-            (*MADE, *PATTERN) * 6,
-            (*PATTERN, *RECORDS, TOPICS[0]) * 6,
-            TOPICS[:2] * 20,
-            RECORDS[:2] * 20,
-            RECORDS[:1] * 20,
-            TOPICS[:1] * 20,
-        )
-        for some in (*mixed, (TOPICS[0], TOPICS[4]) * 20, (TOPICS[3], TOPICS[5]) * 20):
-            alone = deliveries(connections, some, at_once=False, **headers)
-            assert deliveries(connections, some, at_once=True, **headers) == alone
+    connections = ([[name]], [[name], ["all"]], [[name, "stamped"], ["marked"]])
+    mixed = (
+        topics,
+        PATTERN * 15,
+        MADE * 15,
+        MADE[1:2] * 20,
+        MADE[2:] * 20,
+        (*MADE, *PATTERN) * 6,
+        (*PATTERN, *RECORDS, TOPICS[0]) * 6,
+        TOPICS[:2] * 20,
+        RECORDS[:2] * 20,
+        RECORDS[:1] * 20,
+        TOPICS[:1] * 20,
+    )
+    sequences = (*mixed, (TOPICS[0], TOPICS[4]) * 20, (TOPICS[3], TOPICS[5]) * 20)
+    for number, some in enumerate(sequences, shift + headers["numbered"]):
+        on = connections[number % len(connections)]
+        alone = deliveries(on, some, at_once=False, **headers)
+        assert deliveries(on, some, at_once=True, **headers) == alone
 
 
 @pytest.mark.parametrize("also", [("log/a",), ("other/kept", "other/a")])

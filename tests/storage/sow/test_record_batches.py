@@ -33,7 +33,7 @@ from server.storage.sow.store import (
 )
 from tests.storage.sow.model import state_of
 from tests.storage.sow.spoiled_slabs import spoiled
-from tests.storage.sow.support import Disk
+from tests.storage.sow.support import Disk, make_topic, topic_spec
 from tests.support.chances import examples
 
 # ---- keys
@@ -337,6 +337,33 @@ def test_room_that_has_been_made_for_a_run_is_there(*, seed: int, pattern: bool)
             with cleaning_paused([store]):
                 assert store.put_batch(run, 0).end == len(run.bodies)
                 assert store.statistics.slabs == slabs
+        store.close()
+
+
+@settings(deadline=None, max_examples=examples(20, 5))
+@given(seed=st.integers(0, 10**6))
+def test_room_for_a_run_is_room_for_the_past_states_that_it_ends(seed: int) -> None:
+    """Of every message, though several are for one key; old states go meanwhile."""
+    with a_disk() as disk:
+        store, _ = disk.open(slab_size=1 << 16)
+        table = make_topic(topic_spec("/id", name="t", history=(200, 0)), store).table
+        alone = make_topic(topic_spec("/id", name="t", history=(200, 0))).table
+        stream = runs(seed)
+        for _ in range(20):
+            run = next(stream)
+            table.ensure_space_for_batch(run)
+            slabs = store.statistics.slabs
+            with cleaning_paused([store]):
+                assert table.put_batch(run, 0) == (len(run.bodies), None)
+                assert store.statistics.slabs == slabs
+            for position in range(len(run.bodies)):
+                alone.put(run.record_at(position))
+        table.trim(run.timestamp, 10**6)
+        alone.trim(run.timestamp, 10**6)
+        assert state_of(table.store) == state_of(alone.store)
+        assert sorted(past for _, past in table.store.past_versions()) == sorted(
+            past for _, past in alone.store.past_versions()
+        )
         store.close()
 
 
