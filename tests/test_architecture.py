@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.as_written import running_as_written, started
 from tests.support.server import CONFIGURATION, free_port
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.walks import PAGE, ROOT, TRACE, walks
 
 WALKS: Final = walks()
@@ -97,7 +98,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     (directory / "config.xml").write_text(text)
     shown = directory / "shown.txt"
     show = started(directory, shown, "--graph", "config.xml", module=TRACED)
-    assert show.wait(60) == 0, shown.read_text()
+    assert show.wait(4 * WAIT_SECONDS) == 0, shown.read_text()
     with running_as_written(directory, text, port, TRACED) as server:
         subscriber, publisher = server.log_on("subscriber"), server.log_on("publisher")
         subscriber.subscribe("orders", "1", filter="/qty > 3")
