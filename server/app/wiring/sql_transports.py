@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from server.security.switches import TransportSecurity
     from server.sql.flight.gateway import FlightGateway
     from server.sql.local_client import LocalSqlTransport
-    from server.sql.query.execution import QueryLimits
+    from server.sql.query.query_engine import QueryLimits
     from server.sql.services import SqlServices
     from server.sql.sql_transport import SqlTransport
     from server.sql.tables.statistics_table import StatisticsAccess
@@ -200,7 +200,7 @@ class SqlTransports:
 
 def _limits_of(instance: InstanceSpec) -> tuple[QueryLimits, float | None]:
     """Return the limits of queries, and the seconds from which on one is slow."""
-    from server.sql.query.execution import QueryLimits
+    from server.sql.query.query_engine import QueryLimits
 
     spec = instance.sql
     limits = QueryLimits(

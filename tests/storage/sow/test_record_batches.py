@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from server.message_types.paths import Path as FieldPath
 from server.message_types.registry import create
+from server.storage.journal.write.blocks import of_one
 from server.storage.sow.keys.key_source import FieldKeys
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.record_batch import SowRecordBatch
@@ -358,8 +359,8 @@ def test_room_for_a_run_is_room_for_the_past_states_that_it_ends(seed: int) -> N
                 assert store.statistics.slabs == slabs
             for position in range(len(run.bodies)):
                 alone.put(run.record_at(position))
-        table.trim(run.timestamp, 10**6)
-        alone.trim(run.timestamp, 10**6)
+        table.trim(of_one(run.timestamp, 0), 10**6)
+        alone.trim(of_one(run.timestamp, 0), 10**6)
         assert state_of(table.store) == state_of(alone.store)
         assert sorted(past for _, past in table.store.past_versions()) == sorted(
             past for _, past in alone.store.past_versions()
