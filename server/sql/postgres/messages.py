@@ -109,11 +109,11 @@ def row_description(columns: Sequence[ResultColumn], formats: Sequence[int]) -> 
         parts.append(encode_string(column.name))
         parts.append(
             _FIELD.pack(
-                column.table_oid,
-                column.column_number,
+                0,  # the OID of the table, and the number of its column: none
+                0,
                 column.type_oid,
                 known.length if known is not None else VARIABLE_LENGTH,
-                column.type_modifier,
+                -1,  # the modifier of the type: none
                 column_format,
             )
         )

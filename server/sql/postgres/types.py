@@ -150,16 +150,10 @@ class ResultColumn(NamedTuple):
     Attributes:
         name: its name.
         type_oid: its type.
-        type_modifier: the modifier of the type, such as precision and scale; -1 for none.
-        table_oid: the table that it comes from, 0 if it is computed.
-        column_number: its attribute number in that table, or 0.
     """
 
     name: str
     type_oid: int
-    type_modifier: int = -1
-    table_oid: int = 0
-    column_number: int = 0
 
 
 _OIDS_BY_ARROW_TYPE: Final[Mapping[pa.DataType, int]] = MappingProxyType(
@@ -232,22 +226,3 @@ def is_nested(arrow_type: pa.DataType) -> bool:
     """Return True for an Arrow type of lists, structs or maps."""
     kinds = pa.types
     return bool(is_list(arrow_type) or kinds.is_struct(arrow_type) or kinds.is_map(arrow_type))
-
-
-def columns_of_schema(schema: pa.Schema) -> tuple[ResultColumn, ...]:
-    """Return the columns of a result with an Arrow schema."""
-    return tuple(
-        ResultColumn(field.name, oid_of_arrow_type(field.type), _modifier(field.type))
-        for field in schema
-    )
-
-
-def _modifier(arrow_type: pa.DataType) -> int:
-    """Return the modifier of a type: that of numeric is its precision and scale, plus 4.
-
-    A decimal with 38 digits and none after the point is the sum of integers, which has no declared
-    precision in PostgreSQL.
-    """
-    if not pa.types.is_decimal(arrow_type) or (arrow_type.precision, arrow_type.scale) == (38, 0):
-        return -1
-    return int((arrow_type.precision << 16) | (arrow_type.scale & 0x7FF)) + 4

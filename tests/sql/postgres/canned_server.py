@@ -42,7 +42,7 @@ from server.sql.postgres.frontend_messages import CancelRequest
 from server.sql.postgres.messages import TransactionStatus
 from server.sql.postgres.pieces import ColumnFormat
 from server.sql.postgres.protocol import PostgresProtocol
-from server.sql.postgres.types import ResultColumn, columns_of_schema
+from server.sql.postgres.types import ResultColumn, oid_of_arrow_type
 
 SETTINGS = {
     "server_version": "16.0 (canned)",
@@ -304,3 +304,7 @@ async def start(settings: Settings) -> tuple[asyncio.Server, int]:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: CannedConnection(settings), "127.0.0.1", 0)
     return server, server.sockets[0].getsockname()[1]
+
+
+def columns_of_schema(schema: pa.Schema) -> tuple[ResultColumn, ...]:
+    return tuple(ResultColumn(field.name, oid_of_arrow_type(field.type)) for field in schema)

@@ -22,7 +22,7 @@ import trustme
 
 from server.sql.postgres import types
 from server.sql.postgres.types import ResultColumn
-from tests.sql.postgres.canned_server import Canned, Settings, start
+from tests.sql.postgres.canned_server import Canned, Settings, columns_of_schema, start
 
 pytestmark = pytest.mark.process
 
@@ -59,7 +59,7 @@ COLUMN_TYPES = {
 SCHEMA = pa.schema(list(COLUMN_TYPES.items()))
 COLUMNS = tuple(
     column._replace(type_oid=types.JSONB) if column.name == "document" else column
-    for column in types.columns_of_schema(SCHEMA)
+    for column in columns_of_schema(SCHEMA)
 )
 NULLS = dict.fromkeys(ROW)
 

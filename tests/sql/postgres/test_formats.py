@@ -416,14 +416,7 @@ def test_large_batches_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_types_of_columns(arrow_type: pa.DataType, oid: int) -> None:
-    (column,) = types.columns_of_schema(pa.schema([("x", arrow_type)]))
-    assert (column.name, column.type_oid) == ("x", oid)
-
-
-def test_modifiers_of_numbers() -> None:
-    schema = pa.schema([("sum", pa.decimal128(38, 0)), ("price", pa.decimal128(18, 4))])
-    columns = types.columns_of_schema(schema)
-    assert [column.type_modifier for column in columns] == [-1, (18 << 16 | 4) + 4]
+    assert types.oid_of_arrow_type(arrow_type) == oid
 
 
 def test_every_type_of_arrow_has_a_text() -> None:
@@ -437,6 +430,5 @@ def test_every_type_of_arrow_has_a_text() -> None:
         pa.array([Decimal("1.5")], pa.decimal256(50, 10)),
     ]
     for array in values:
-        (column,) = types.columns_of_schema(pa.schema([("x", array.type)]))
-        assert len(encoded(array, column.type_oid)) == 1
+        assert len(encoded(array, types.oid_of_arrow_type(array.type))) == 1
         assert len(encoded(array, types.TEXT)) == 1

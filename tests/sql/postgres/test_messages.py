@@ -138,7 +138,7 @@ def test_answers_to_sasl() -> None:
         decode(b"M\0\0\0\0\2x")
 
 
-FIELD = ResultColumn("n", types.NUMERIC, 655366, 16384, 3)
+FIELD = ResultColumn("n", types.NUMERIC)
 
 ENCODED = [
     (messages.AUTHENTICATION_OK, b"R\0\0\0\x08\0\0\0\0"),
@@ -155,7 +155,7 @@ ENCODED = [
     (messages.ready_for_query(TransactionStatus.FAILED), b"Z\0\0\0\5E"),
     (
         messages.row_description([FIELD], [1]),
-        b"T\0\0\0\x1a\0\1n\0\0\0\x40\0\0\3\0\0\x06\xa4\xff\xff\0\x0a\0\x06\0\1",
+        b"T\0\0\0\x1a\0\1n\0\0\0\0\0\0\0\0\0\x06\xa4\xff\xff\xff\xff\xff\xff\0\1",
     ),
     (
         messages.row_description([ResultColumn("é", types.INT8)], [0]),
