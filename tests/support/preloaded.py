@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from config_schema import schema
+from server.admin.console.assets import read_assets
 from server.app import launch
 from server.app.configuration import read_configuration
 from server.cli import amp_server
@@ -28,8 +29,9 @@ PRELOADED: Final = (
     read_configuration(str(SAMPLE), {}),
     [(schema.children(path), schema.synonyms(path)) for path in schema.elements()],
     tuple(map(MessageTypes().get, DECLARED)),
+    read_assets(),
     "localhost".encode("idna"),
 )
 """What takes long and is the same for all: modules of a server, also those that it imports if its
-configuration has SQL or OAuth, how configurations are validated, message types, and what Python
-reads when a host is looked up."""
+configuration has SQL or OAuth, how configurations are validated, message types, the files of the
+console, and what Python reads when a host is looked up."""

@@ -8,6 +8,8 @@ runs files of two versions: a page older than the server gets 404 for its files,
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +35,21 @@ _TYPES: Final = {
 _CACHE_FOREVER: Final = ("Cache-Control", "private, max-age=31536000, immutable")
 
 
+@cache
+def read_assets() -> tuple[Mapping[tuple[str, ...], HttpDocument], str]:
+    """Return the files by the segments of their paths, and the digest of all their contents."""
+    files = sorted(path for path in STATIC.rglob("*") if path.suffix in _TYPES)
+    documents = {
+        path.relative_to(STATIC).parts: HttpDocument(path.read_bytes(), _TYPES[path.suffix])
+        for path in files
+    }
+    digest = hashlib.blake2b(digest_size=8)
+    for parts, document in documents.items():
+        digest.update(f"{'/'.join(parts)}\0{len(document.content)}\0".encode())
+        digest.update(document.content)
+    return documents, digest.hexdigest()
+
+
 class ConsoleAssets:
     """Answers requests for the files of the page.
 
@@ -47,16 +64,7 @@ class ConsoleAssets:
     def __init__(self, access: AccessControl, policy: str) -> None:
         self._access = access
         self._policy = ("Content-Security-Policy", policy)
-        files = sorted(path for path in STATIC.rglob("*") if path.suffix in _TYPES)
-        self._documents = {
-            path.relative_to(STATIC).parts: HttpDocument(path.read_bytes(), _TYPES[path.suffix])
-            for path in files
-        }
-        digest = hashlib.blake2b(digest_size=8)
-        for parts, document in self._documents.items():
-            digest.update(f"{'/'.join(parts)}\0{len(document.content)}\0".encode())
-            digest.update(document.content)
-        self._version = digest.hexdigest()
+        self._documents, self._version = read_assets()
         self.base_path: Final = f"/{CONSOLE}/{self._version}"
 
     async def handle_request(self, request: HttpRequest, requester: Requester) -> HttpResponse:
