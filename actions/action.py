@@ -243,7 +243,7 @@ class Action:
         return "", ""
 
     async def _execute_part(self, part: ActionPart, context: ActionContext) -> bool:
-        limit = part.module.limit
+        limit = part.module.limit_s(context)
         if limit is None:
             return await _run_module(part.module, context)
         self._services.engine.flush()  # flush first: published messages do not wait for this step

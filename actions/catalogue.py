@@ -35,8 +35,10 @@ _REPLICATION: Final = (
 )
 
 
-def _required(name: str, value: ValueKind, text: str, *, repeatable: bool = False) -> OptionRule:
-    return OptionRule(name, value, text, required=True, repeatable=repeatable)
+def _required(
+    name: str, value: ValueKind, text: str, *, repeatable: bool = False, is_fixed: bool = False
+) -> OptionRule:
+    return OptionRule(name, value, text, required=True, repeatable=repeatable, is_fixed=is_fixed)
 
 
 def _optional(name: str, value: ValueKind, text: str, default: str | None = None) -> OptionRule:
@@ -47,7 +49,9 @@ def _table(*rules: ModuleRule) -> Mapping[str, ModuleRule]:
     return {rule.name: rule for rule in rules}
 
 
-_TYPE: Final = _required("MessageType", ValueKind.MESSAGE_TYPE, "message type of the topic")
+_TYPE: Final = _required(
+    "MessageType", ValueKind.MESSAGE_TYPE, "message type of the topic", is_fixed=True
+)
 _TOPICS: Final = _required(
     "Topic", ValueKind.TOPIC_PATTERN, "topic to watch, or a regular expression over topics"
 )
@@ -465,7 +469,9 @@ DO_MODULES: Final = _table(
         "amps-action-do-extract-values",
         "evaluates expressions over a message into variables",
         (
-            _required("MessageType", ValueKind.MESSAGE_TYPE, "message type of the data"),
+            _required(
+                "MessageType", ValueKind.MESSAGE_TYPE, "message type of the data", is_fixed=True
+            ),
             _required(
                 "Value",
                 ValueKind.ASSIGNMENT,

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from actions.child_process import kill, start_process
 from actions.module import Step, StepError
-from actions.options import fixed_interval_s, required
+from actions.options import interval_s, required
 from server.util.shell_quoting import shell_command
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from actions.context import ActionContext
     from actions.step_options import StepOptions
-
-_DEFAULT_LIMIT: Final = "60s"
 
 
 class DoExecuteSystem(Step):
@@ -37,13 +35,12 @@ class DoExecuteSystem(Step):
         super().__init__(options)
         command = required(options, "Command")
         self._command, self._variable_names = shell_command(command.parts, command.tail)
-        self._limit_s = fixed_interval_s(options.get("Timeout") or _DEFAULT_LIMIT)
+        self._timeout = required(options, "Timeout")
         self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def limit(self) -> float:
-        """Seconds that the command may take."""
-        return self._limit_s
+    def limit_s(self, context: ActionContext) -> float:
+        """Return the seconds that the command may take. See `Step.limit_s`."""
+        return interval_s("Timeout", self._timeout, context)
 
     async def run(self, context: ActionContext) -> None:
         """Run the command and wait for its end.

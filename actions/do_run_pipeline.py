@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from actions.child_process import kill, start_process
 from actions.module import ModuleProvisionError, Step, StepError
-from actions.options import fixed_interval_s, template
+from actions.options import interval_s, required, template
 
 if TYPE_CHECKING:
     from actions.context import ActionContext, VariableTemplate
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _PROGRAM: Final = (sys.executable, "-m", "pipeline.cli", "--quiet")
 _DEFAULT_MASTER: Final = "local[*]"
-_DEFAULT_LIMIT: Final = "1h"
 _END: Final = 4096
 """Bytes at the end of the output that are searched for its last line."""
 
@@ -42,14 +41,13 @@ class DoRunPipeline(Step):
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._job = options.get("Job") or ""
-        self._limit_s = fixed_interval_s(options.get("Timeout") or _DEFAULT_LIMIT)
+        self._timeout = required(options, "Timeout")
         self._process: subprocess.Popen[bytes] | None = None
         self._arguments: list[VariableTemplate] = []
 
-    @property
-    def limit(self) -> float:
-        """Seconds that the job may take."""
-        return self._limit_s
+    def limit_s(self, context: ActionContext) -> float:
+        """Return the seconds that the job may take. See `Step.limit_s`."""
+        return interval_s("Timeout", self._timeout, context)
 
     def provision(self, services: ActionServices) -> None:
         """Keep references to the helper threads and the log.

@@ -86,9 +86,12 @@ class _ActionModule:
     def __init__(self, options: StepOptions) -> None:
         self.options = options
 
-    @property
-    def limit(self) -> float | None:
-        """Maximum duration of a run of this module, in seconds."""
+    def limit_s(self, _context: ActionContext) -> float | None:
+        """Return the maximum duration of a run of this module, in seconds.
+
+        Raises:
+            StepError: with the variables filled in, its option is no interval.
+        """
         return self.time_limit
 
     def provision(self, services: ActionServices) -> None:

@@ -118,6 +118,7 @@ class OptionRule:
         choices: the values of CHOICE and CHOICES.
         absence: the consequence of leaving it out, where that deserves a warning.
         check: replaces the check of `value`; returns the error in a text, or None.
+        is_fixed: true if a step reads it when the instance starts, without replacing variables.
     """
 
     name: str
@@ -129,6 +130,7 @@ class OptionRule:
     choices: tuple[str, ...] = ()
     absence: str = ""
     check: Callable[[str], str | None] | None = None
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

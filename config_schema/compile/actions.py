@@ -51,7 +51,7 @@ def _use(
     name = reader.required("Module")
     rule = find_module(reader, name, kind, scope)
     if rule is not None:
-        check_options(reader, rule, scope)
+        check_options(reader, rule, scope, are_templates=kind is not ModuleKind.ON)
         _check_needs(reader, rule, root)
     return ModuleUse(name, read_options(reader), reader.location), rule
 

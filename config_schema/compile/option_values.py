@@ -1,8 +1,9 @@
 """The values of module options: one check per kind of value.
 
-Values of action modules may hold context variables, `{{NAME}}`, which are known only when the
-action runs. Such a value is not checked, except for filters and conditions; their errors are
-only warnings then, since the expanded text may be valid.
+Most values of the steps of actions may hold context variables, `{{NAME}}`, which are known only
+when the action runs. Such a value is not checked, except for filters and conditions; their errors
+are only warnings then, since the expanded text may be valid. All other modules, also those of `On`,
+read their options when the instance starts.
 """
 
 import re
@@ -29,6 +30,9 @@ _MAY_BE_EMPTY: Final = (
     ValueKind.SUBSCRIBE_OPTIONS,
     ValueKind.SOW_OPTIONS,
 )
+_FIXED: Final = (ValueKind.NAME, ValueKind.CHOICE)
+"""Kinds of values in which steps replace no variables."""
+
 _RESERVED_SIGNALS: Final = {
     "SIGQUIT": "it is reserved for writing minidumps",
     "SIGKILL": "no process can react to it",
@@ -41,17 +45,25 @@ class OptionValue:
     """An option as written, its rule, and the context for the check of its value.
 
     `message_type` is the value of the MessageType option beside it, "" without one.
+    `is_template` is true if variables in the value are replaced when the module runs.
     """
 
     option: ElementReader
     rule: OptionRule
     scope: Scope
     message_type: str
+    is_template: bool
 
     @property
     def text(self) -> str:
         """The value."""
         return self.option.value
+
+    @property
+    def has_variables(self) -> bool:
+        """True if variables have to be filled in before the value can be read."""
+        is_fixed = self.rule.is_fixed or self.rule.value in _FIXED
+        return self.is_template and not is_fixed and VARIABLE.search(self.text) is not None
 
     def refuse(self, expectation: str, hint: str | None = None) -> None:
         """Report that the value is not `expectation`, a text that ends with the expected form."""
@@ -68,16 +80,21 @@ def check_value(option_value: OptionValue) -> None:
         if problem is not None:
             option_value.option.error(problem)
     elif option_value.rule.value in _EXPRESSIONS:
-        _check_expression(option_value.option, _EXPRESSIONS[option_value.rule.value])
-    elif VARIABLE.search(option_value.text) is None:
+        _check_expression(option_value, _EXPRESSIONS[option_value.rule.value])
+    elif not option_value.has_variables:
         check = _CHECKS.get(option_value.rule.value)
         if check is not None:
             check(option_value)
 
 
-def _check_expression(option: ElementReader, kind: ExpressionKind) -> None:
-    if VARIABLE.search(option.value) is None:
+def _check_expression(option_value: OptionValue, kind: ExpressionKind) -> None:
+    option = option_value.option
+    variable = VARIABLE.search(option.value)
+    if variable is None:
         option.checked_expression(kind)
+        return
+    if not option_value.is_template:
+        option.error(f"{variable[0]} has no value: this option is read when the instance starts")
         return
     error = option.catalogue.check_expression(option.value, kind)
     if error is not None:

@@ -24,7 +24,12 @@ def _option(node: ConfigNode) -> Option:
 
 
 def check_options(
-    reader: ElementReader, rule: ModuleRule, scope: Scope, inherited: Options = _NONE
+    reader: ElementReader,
+    rule: ModuleRule,
+    scope: Scope,
+    inherited: Options = _NONE,
+    *,
+    are_templates: bool = False,
 ) -> None:
     """Check the Options of an element against the rule of the module that the element names.
 
@@ -33,6 +38,7 @@ def check_options(
         rule: the rule.
         scope: the names of the rest of the configuration.
         inherited: options that were given where the module is loaded, and count here as well.
+        are_templates: whether variables in the values are replaced when the module runs.
     """
     options = reader.child("Options") or ElementReader(
         ConfigNode("Options", "", {}, (), reader.location),
@@ -52,7 +58,8 @@ def check_options(
         if name in seen and not known[name].repeatable:
             option.error(f"is given twice; {rule.name} takes it once")
         seen.add(name)
-        check_value(OptionValue(option, known[name], scope, options.text("MessageType") or ""))
+        message_type = options.text("MessageType") or ""
+        check_value(OptionValue(option, known[name], scope, message_type, are_templates))
     if rule.check is not None:
         for problem in rule.check(read_options(reader), inherited):
             report = options.warning if problem.is_warning else options.error

@@ -89,6 +89,7 @@ FAILING: list[tuple[Use, str]] = [
     (("amps-action-do-execute-system", {"Command": "exit 3"}), "status 3"),
     (("amps-action-do-execute-system", {"Command": "kill -9 $$"}), "SIGKILL"),
     (("amps-action-do-execute-system", {"Command": "sleep 60", "Timeout": "10ms"}), "longer than"),
+    (("amps-action-do-execute-system", {"Command": "true", "Timeout": "{{X}}"}), "Timeout: "),
     (publish("", "{}"), "invalid topic"),
     (publish("/AMPS/ClientStatus", "{}"), "the server's own"),
     (("amps-action-do-enable-transport", {"Transport": "{{X}}"}), "no transport named"),
