@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from enum import Enum, auto
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -20,7 +21,13 @@ from server.replication.core.columns import by_value
 from server.storage.journal import JournalEntryKind
 from server.storage.journal.write.blocks import each, map_column, of_one
 from server.storage.sow.store import RecordStoreError, cleaning_paused
-from server.topics.journaled_topic import JournaledTopic, in_seconds, lifetimes_of, refusal_of
+from server.topics.journaled_topic import (
+    JournaledTopic,
+    in_seconds,
+    kinds_of,
+    lifetimes_of,
+    refusal_of,
+)
 from server.topics.log_feed import RecordedBatch
 from server.topics.sow_registry import AllSettled
 from server.topics.sow_topic import SowTopic
@@ -194,8 +201,10 @@ class InterleavedPublishes:
             if subscribed:
                 self._mode = _DeliveryMode.IN_ORDER  # headers differ
         elif len(subscribed) > 1 and not all(map(self._is_plain, subscribed)):
-            can_deliver_together = subscribed.isdisjoint(self._record_topics) and delivery.prepare(
-                self._topics, [*subscribed], self._envelope
+            can_deliver_together = (
+                subscribed.isdisjoint(self._record_topics)
+                and not any(batch.announces_deletions for batch in self._table_batches.values())
+                and delivery.prepare(self._topics, [*subscribed], self._envelope)
             )
             self._mode = _DeliveryMode.TOGETHER if can_deliver_together else _DeliveryMode.IN_ORDER
         if self._mode is _DeliveryMode.IN_ORDER:
@@ -206,11 +215,11 @@ class InterleavedPublishes:
 
     def _draft_records(self) -> bool:
         """Draft the records of the messages for the log; return whether that is possible."""
-        bodies, deltas, count = self._log_bodies, self._log_envelope.deltas, len(self._log_bodies)
+        bodies, count = self._log_bodies, len(self._log_bodies)
         self._sow_keys = self._sow_keys or [0] * count
         expirations = [*each(self._expirations, count)]
         rewritten: list[tuple[int, bytes]] = []
-        self._are_dependent = bool(deltas)
+        self._are_dependent = self._log_envelope.depends_on_records
         for keys, positions in self._rows_by_table():
             topics = {key: cast("JournaledSowTopic", self._logged[key]) for key in keys}
             sow = topics[keys[0]].records
@@ -225,10 +234,10 @@ class InterleavedPublishes:
                 return False
             batch = TableBatch(topics, own_keys, positions, drafts)
             self._table_batches |= dict.fromkeys(keys, batch)
-            lifetimes = each(map_column(drafts.expires, in_seconds), len(positions))
+            lifetimes, logged_keys = map_column(drafts.expires, in_seconds), drafts.logged_keys
             for index, position in enumerate(positions):
-                self._sow_keys[position] = drafts.keys[index]
-            for position, lifetime in zip(positions, lifetimes, strict=True):
+                self._sow_keys[position] = logged_keys[index]
+            for position, lifetime in zip(positions, each(lifetimes, len(positions)), strict=True):
                 expirations[position] = lifetime
             if drafts.bodies is not own_bodies:
                 rewritten += zip(positions, drafts.bodies, strict=True)
@@ -237,13 +246,11 @@ class InterleavedPublishes:
             for position, body in rewritten:
                 log_bodies[position] = all_bodies[self._log_rows[position]] = body
         self._expirations = expirations if any(expirations) else 0
-        if deltas:
-            self._kinds = [
-                JournalEntryKind.DELTA_PUBLISH
-                if is_delta and key in self._table_batches
-                else JournalEntryKind.PUBLISH
-                for key, is_delta in zip(self._log_keys, deltas, strict=True)
-            ]
+        if self._log_envelope.depends_on_records:
+            own = copy(self._log_envelope)
+            pairs = zip(self._log_keys, own.deltas or [False] * count, strict=True)
+            own.deltas = [is_delta and key in self._table_batches for key, is_delta in pairs]
+            self._kinds = kinds_of(own)
         return True
 
     def _rows_by_table(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
@@ -406,6 +413,9 @@ class InterleavedPublishes:
         rows, keys = self._log_rows, [*self._keys[begin:until]]
         for position, _ in failures:
             keys[rows[position] - begin] = _NO_TOPIC
+        for index, deletion in enumerate(self._envelope.deletions[begin:until]):
+            if deletion is not None:
+                keys[index] = _NO_TOPIC
         sow_keys = self._entries.sow_keys
         if len(rows) < len(self._keys):
             sow_keys = [0] * len(self._keys)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from amperage.wire.header import json_text
 from server.replication.core.columns import pick_values
 from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnavailableError
 from server.storage.journal.write.blocks import FieldColumn, map_column
@@ -21,6 +20,7 @@ from server.storage.sow.records import (
     to_nanoseconds,
 )
 from server.storage.sow.store import StoreCallback, cleaning_paused
+from server.storage.sow.topic_records import deletion_body
 from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.replicated.multi_topic import NO_DRAFTS, RecordDrafts
 from server.topics.replicated.records import ReplicatedRecordApplier
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.storage.journal import AppendResult, JournalOrigin, OriginHandle, TopicHandle
-    from server.storage.sow.record_batch import SowRecordBatch
+    from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
@@ -297,6 +297,14 @@ class JournaledSowTopic(SowTopic):
         self.journal.record_refusal(envelope, position)
         return refusal_of(position, problem)
 
+    def draft_batch(
+        self, topic: TopicColumn, bodies: Sequence[bytes], envelope: Envelope
+    ) -> SowRecordBatch | None:
+        """See `SowTopic.draft_batch`; feeds, which get batches, must not get deletions."""
+        if envelope.deletions and self.journal.feeds:
+            return None
+        return super().draft_batch(topic, bodies, envelope)
+
     def _publish_batch(
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[MessageRefusal]:
@@ -328,7 +336,7 @@ class JournaledSowTopic(SowTopic):
         journal, bodies, lifetimes = self.journal, drafts.bodies, drafts.expires
         kinds = kinds_of(envelope)
         seconds = map_column(lifetimes, in_seconds)
-        entries = encode_messages(bodies, envelope, seconds, kinds, drafts.keys)
+        entries = encode_messages(bodies, envelope, seconds, kinds, drafts.logged_keys)
         start = 0
         while start < len(bodies):
             done = journal.append_messages(envelope, entries, start)
@@ -341,7 +349,7 @@ class JournaledSowTopic(SowTopic):
             if done.problem is not None:
                 refusals.append(self.refuse_message(end, done.problem, envelope))
                 end += 1
-                if envelope.has_deltas or self._sow.reads_previous:
+                if envelope.depends_on_records or self._sow.reads_previous:
                     return end
             start = end
         return start
@@ -465,6 +473,11 @@ class JournaledSowTopic(SowTopic):
         """Note that all recorded messages have been applied, and records have changed."""
         self._sow_registry.mark_changed(self._sow)
 
+    def _delete_named(self, body: bytes, envelope: Envelope) -> int:
+        """See `SowTopic`; a duplicate is refused before anything else."""
+        self.journal.refuse_duplicate_message(envelope)
+        return super()._delete_named(body, envelope)
+
     def _sequence_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its number in the instance's order of changes.
 
@@ -473,7 +486,7 @@ class JournaledSowTopic(SowTopic):
         """
         self.journal.refuse_duplicate_message(envelope)
         self._sow.table.ensure_space_to_remove(records)
-        keys = json_text([record.key for record in records])
+        keys = deletion_body([record.key for record in records])
         return self.journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)
 
     def when_settled(self, then: StoreCallback) -> None:
@@ -487,13 +500,18 @@ def refusal_of(position: int, problem: Exception) -> MessageRefusal:
 
 
 def kinds_of(envelope: Envelope) -> FieldColumn:
-    """Return the kinds of the entries of messages that become records."""
-    if envelope.deltas:
-        return [
-            JournalEntryKind.DELTA_PUBLISH if is_delta else JournalEntryKind.PUBLISH
-            for is_delta in envelope.deltas
-        ]
-    return JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH
+    """Return the kinds of the entries of messages that become records, and of deletions."""
+    kind = JournalEntryKind.DELTA_PUBLISH if envelope.is_delta else JournalEntryKind.PUBLISH
+    if not (envelope.deltas or envelope.deletions):
+        return kind
+    kinds: list[int] = [
+        JournalEntryKind.DELTA_PUBLISH if is_delta else JournalEntryKind.PUBLISH
+        for is_delta in envelope.deltas
+    ] or [kind] * len(envelope.deletions)
+    for position, deletion in enumerate(envelope.deletions):
+        if deletion is not None:
+            kinds[position] = JournalEntryKind.SOW_DELETE
+    return kinds
 
 
 def lifetimes_of(envelope: Envelope) -> FieldColumn:

@@ -5,12 +5,12 @@ A `<Topic>` with a Pattern has one of these for each name in use; they share the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.message_types.base import BodyError
 from server.storage.journal import EntryTooLargeError, JournalUnavailableError
-from server.storage.sow.batch_changes import put_with_changes
+from server.storage.sow.batch_changes import put_row, put_with_changes
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.record_batch import SowRecordBatch, TopicColumn, expiry_times
 from server.storage.sow.records import RecordChange, to_nanoseconds
@@ -32,8 +32,21 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import OutboxRecordFramer
 
+
+class DeletionError(Exception):
+    """A deletion selects no records."""
+
+
+NO_SELECTION: Final = (
+    "a sow_delete needs one of these, and no more than one: a filter (1=1 for all records),"
+    " sow_keys, or a message"
+)
+"""The text of a `DeletionError`, for the client."""
+
+
 REASONS: Final[dict[type[Exception], str]] = {
     BodyError: "invalid message",
+    DeletionError: "invalid command",
     KeyRefusedError: "invalid sow key",
     RecordStoreError: "not stored",
     RecordTooLargeError: "not stored",
@@ -162,7 +175,8 @@ class SowTopic(RecordTopic):
 
     def _is_batchable(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
         """Return whether messages can be stored together, as they are or merged as deltas."""
-        return self._drafts_batches and not envelope.correlation_id
+        is_alone = bool(envelope.correlation_id) or envelope.deletion is not None
+        return self._drafts_batches and not is_alone
 
     def _publish_batch(
         self, bodies: Sequence[bytes], envelope: Envelope
@@ -213,7 +227,14 @@ class SowTopic(RecordTopic):
 
         try:
             drafts = sow.draft_batch(
-                topic, bodies, given_keys, deltas, expires, correlation_ids, context_at
+                topic,
+                bodies,
+                given_keys,
+                deltas,
+                expires,
+                correlation_ids,
+                envelope.deletions,
+                context_at,
             )
             if drafts is not None:
                 sow.table.ensure_space_for_batch(drafts)
@@ -244,71 +265,79 @@ class SowTopic(RecordTopic):
             The indexes of the records that cannot be stored, each with the reason.
         """
         if not self.announces_batches:
-            return self.apply_each(map(batch.record_at, range(len(batch.bodies))), envelope)
+            return self._apply_each(batch, envelope)
         problems, changes = put_with_changes(
-            self._sow.table, batch, needs_changes=self.needs_changes
+            self._sow.table,
+            batch,
+            needs_changes=self.needs_changes,
+            needs_removals=self.needs_removals,
         )
         if not is_silent:
-            self.announce_puts(batch, changes, envelope)
+            self.announce_rows(batch, changes, envelope)
         return problems
 
-    def announce_puts(
+    def announce_rows(
         self, batch: SowRecordBatch, changes: Sequence[RecordChange | None], envelope: Envelope
     ) -> None:
-        """Announce records that have been put, if `announces_batches` is true.
+        """Announce records that have been put or deleted, if `announces_batches` is true.
 
         Args:
             batch: the records.
             changes: their changes, see `put_with_changes`.
             envelope: their origin; it has the bookmark of one of them in the end.
         """
-        if self._subscriptions:
-            if changes:
-                self.announce_changes(changes, envelope)
-            else:
-                self.announce_batch(batch, envelope)
+        if not self._subscriptions:
+            return
+        for index, change in enumerate(changes):
+            if change is not None:
+                self._announce_row(change, batch.bookmark_at(index), envelope)
+        if not changes and (records := batch.without_deletions()).bodies:
+            self.announce_batch(records, envelope)
 
     @property
     def announces_batches(self) -> bool:
         """True if changes may be announced after later ones have been made."""
         return not (self._followers or self.needs_current_records)
 
-    def announce_changes(self, changes: Iterable[RecordChange | None], envelope: Envelope) -> None:
-        """Announce changes one by one.
+    def _announce_row(self, change: RecordChange, bookmark: str, envelope: Envelope) -> None:
+        """Announce a change, with a bookmark of its own."""
+        record = change.record
+        own = envelope.with_correlation_id("" if record is None else record.correlation_id)
+        own.bookmark = bookmark
+        self.announce(change, own, DELETED if record is None else MATCH)
 
-        Args:
-            changes: the changes; None for none.
-            envelope: their origin; it has the bookmark of one of them in the end.
-        """
-        for change in changes:
-            if change is not None and change.record is not None:
-                own = envelope.with_correlation_id(change.record.correlation_id)
-                own.bookmark = change.record.bookmark
-                self.announce(change, own, MATCH)
-
-    def apply_each(
-        self, records: Iterable[Record], envelope: Envelope
+    def _apply_each(
+        self, batch: SowRecordBatch, envelope: Envelope
     ) -> Sequence[tuple[int, RecordStoreError]]:
-        """Put records and announce them one by one, for recipients of changes, not of new states.
+        """Put and announce records one by one, for recipients of changes, not of new states.
 
-        Args:
-            records: the records.
-            envelope: their origin; it has the bookmark of one of them in the end.
-
-        Returns:
-            See `apply_batch`.
+        See `apply_batch`.
         """
         is_heard = self.has_recipients
         problems: list[tuple[int, RecordStoreError]] = []
-        for index, record in enumerate(records):
+        for index in range(len(batch.bodies)):
             try:
-                change = self._sow.apply(record)
+                change = put_row(self._sow.table, batch, index)
             except RecordStoreError as error:
                 problems.append((index, error))
                 continue
-            if is_heard:
-                self.announce_changes((change,), envelope)
+            if is_heard and change is not None:
+                self._announce_row(change, batch.bookmark_at(index), envelope)
         return problems
+
+    def apply_record(self, record: Record, envelope: Envelope) -> None:
+        """Put a record and announce it.
+
+        Args:
+            record: the record.
+            envelope: its origin; it has the bookmark of the record in the end.
+
+        Raises:
+            RecordStoreError: it cannot be stored; nothing has changed.
+        """
+        change = self._sow.apply(record)
+        if self.has_recipients:
+            self._announce_row(change, record.bookmark, envelope)
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope
@@ -317,6 +346,9 @@ class SowTopic(RecordTopic):
         for position, body in enumerate(bodies):
             own = envelope.for_message(position)
             try:
+                if own.deletion is not None:
+                    own.deletion.count = self._delete_named(body, own)
+                    continue
                 change = self._store_message(body, own)
             except tuple(REASONS) as error:
                 refusals.append(self._make_refusal(position, error, envelope))
@@ -361,6 +393,21 @@ class SowTopic(RecordTopic):
         finally:
             self._sow_registry.mark_changed(self._sow)
         return deleted
+
+    def _delete_named(self, body: bytes, envelope: Envelope) -> int:
+        """Delete the record that a publish of a message would update; see `delete`.
+
+        Raises:
+            DeletionError: there is no message.
+            BodyError: it has no SOW key.
+        """
+        if not body:
+            raise DeletionError(NO_SELECTION)
+        try:
+            records = self._sow.find_by_body(body, self.name)
+        except KeyRefusedError as error:
+            raise BodyError(str(error)) from None
+        return self.delete([(record.key, record.sequence) for record in records], envelope)
 
     def _sequence_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Return a deletion's number in the instance's order of changes, and its time."""

@@ -92,6 +92,16 @@ class TableBatch:
         """True if changes may be announced after later ones have been made."""
         return all(topic.announces_batches for topic in self.topics.values())
 
+    @property
+    def announces_deletions(self) -> bool:
+        """True if records are deleted, and subscribers get notices of that."""
+        return self._needs_removals and any(self._drafts.deletions)
+
+    @property
+    def _needs_removals(self) -> bool:
+        """See `RecordFanout.needs_removals`."""
+        return any(topic.needs_removals for topic in self.topics.values())
+
     def apply(
         self, start: int, end: int, recorded: RecordedStep, envelope: Envelope, *, is_silent: bool
     ) -> Sequence[tuple[int, RecordStoreError]]:
@@ -115,7 +125,7 @@ class TableBatch:
             for key, topic in self.topics.items():
                 if topic.has_subscriptions and not is_silent and (rows := self._indexes_of(key)):
                     changes = [self._changes[row] for row in rows] if self._changes else ()
-                    topic.announce_puts(self._records.pick(rows), changes, envelope)
+                    topic.announce_rows(self._records.pick(rows), changes, envelope)
             return failures
         records = self._recorded_part(begin, stop, recorded)
         found: list[tuple[int, RecordStoreError]] = []
@@ -133,7 +143,10 @@ class TableBatch:
         self._records = self._recorded_part(self._begin, stop, recorded)
         needs_changes = any(topic.needs_changes for topic in self.topics.values())
         problems, self._changes = put_with_changes(
-            self.table, self._records, needs_changes=needs_changes
+            self.table,
+            self._records,
+            needs_changes=needs_changes,
+            needs_removals=self._needs_removals,
         )
         self.is_put = True
         return self._failures(self._begin, problems)
@@ -148,7 +161,7 @@ class TableBatch:
         """
         begin, stop = self._range_of(start, end)
         topic, first, last = self.topics[self._keys[begin]], begin - self._begin, stop - self._begin
-        topic.announce_puts(self._records.part(first, last), self._changes[first:last], envelope)
+        topic.announce_rows(self._records.part(first, last), self._changes[first:last], envelope)
 
     def _range_of(self, start: int, end: int) -> tuple[int, int]:
         """Return the indexes of the first one of some messages, and behind the last one."""

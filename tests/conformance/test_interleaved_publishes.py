@@ -154,6 +154,7 @@ class Publish(NamedTuple):
         sow_key: its SOW key, empty for none.
         lifetime: in seconds, 0 for none.
         is_delta: whether the message has only the fields that change.
+        deletes: whether it deletes the record that it would replace otherwise.
         is_turned: whether the keys of its header are in the reverse order.
         command_id: its command id, empty for none.
     """
@@ -164,12 +165,15 @@ class Publish(NamedTuple):
     sow_key: str
     lifetime: int
     is_delta: bool
+    deletes: bool
     is_turned: bool
     command_id: str
 
     def frame(self, acks: str, body: bytes) -> bytes:
         """Return its bytes. Without a number, an ack that it is persisted would be apart."""
         command = "delta_publish" if self.is_delta else "publish"
+        if self.deletes:
+            command, acks = "sow_delete", f"{acks},stats" if acks else acks
         header: dict[str, Any] = {"c": command, "t": self.topic}
         if self.correlation_id:
             header["x"] = self.correlation_id
@@ -199,20 +203,23 @@ def publishes(draw: st.DrawFn, some: Sequence[str] = ()) -> list[Publish]:
     rare, usual = st.just(()), st.sampled_from([(), (), (), (1,), (1, 2, 3)])
     metadata = draw(st.sampled_from([rare, usual]))  # the values that a header has
     deltas = draw(st.sampled_from([st.just(False), st.booleans(), st.just(True)]))
+    deletions = draw(st.sampled_from([st.just(False), st.integers(0, 4).map(lambda n: n == 0)]))
     has_ids = draw(st.sampled_from([st.just(False), st.booleans(), st.just(True)]))
     made: list[Publish] = []
     for number in range(draw(st.integers(10, 60))):
         sequence = max(sequence + draw(st.sampled_from(steps)), 1)
         values = draw(metadata)
         mark = f"m{number}" if 1 in values else "m" if draw(st.integers(0, 19)) == 7 else ""
+        topic = draw(st.sampled_from(topics))
         made.append(
             Publish(
-                draw(st.sampled_from(topics)),
+                topic,
                 sequence if is_numbered else 0,
                 mark,
                 draw(st.sampled_from(["7", "key", "a, b"])) if 2 in values else "",
                 3600 if 3 in values else 0,
                 draw(deltas),
+                topic in RECORDS and draw(deletions),
                 draw(st.sampled_from([False, False, True])),
                 f"id {number}" if draw(has_ids) else "",
             )
@@ -228,7 +235,7 @@ class Outcome(NamedTuple):
     """What publisher and subscribers have seen.
 
     Attributes:
-        processed: the `processed` and `completed` acks that are successes.
+        processed: the `processed`, `completed` and `stats` acks that are successes.
         refused: those that are failures. The failures of a batch are sent before its successes, as
             for a batch to one topic.
         failed: the numbers with a `persisted` ack that is a failure.
@@ -400,7 +407,9 @@ def test_headers_of_one_topic_may_have_their_keys_in_any_order(
     server: RunningServer, topics: tuple[str, ...], heard: str
 ) -> None:
     """Messages of a topic keep their order, though their headers differ."""
-    made = [Publish(topics[n % 2], 0, "", "", 0, False, n // 2 % 2 == 0, "") for n in range(80)]
+    made = [
+        Publish(topics[n % 2], 0, "", "", 0, False, False, n // 2 % 2 == 0, "") for n in range(80)
+    ]
     together = play(server, made, "", heard, at_once=True, bookmarks=False)
     assert together == play(server, made, "", heard, at_once=False, bookmarks=False)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from server.storage.journal import JournalEntryKind, LogSpan
 from tests.engine.support import Core
 from tests.storage.sow.support import SECOND, topic_spec
 from tests.support.chances import examples
@@ -31,12 +32,16 @@ SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "both": {"t": ".*", "o": "bookmark,timestamp"},
     "some marked": {"t": "^(log/[ar]|other/a)", "o": "bookmark,no_sowkey"},
     "selected": {"t": ".*", "o": "bookmark,select=[-/,+/n]"},
+    "selected plainly": {"t": ".*", "o": "select=[-/,+/n,+/pad]"},
+    "selected records": {"t": "^(log/[rk]|other)", "o": "select=[-/,+/id],timestamp"},
+    "excluded": {"t": ".*", "o": "select=[-/pad],timestamp"},
     "filtered": {"t": ".*", "f": "/n > 2"},
     "filtered marked": {"t": "^log/", "f": "/n > 2", "o": "bookmark,timestamp"},
     "filtered others": {"t": "^other/", "f": "/n > 2", "o": "bookmark"},
     "conflated others": {"t": "^other/", "f": "/n > 1", "o": "bookmark,conflation=100ms"},
     "asking": {"t": ".*", "f": "BOOKMARK() LIKE '[24680]\\|$'", "o": "bookmark"},
     "live": {"t": "^log/", "bm": "0", "o": "live"},
+    "deletions": {"t": ".*", "o": "oof,timestamp"},
     "focus": {"c": "subscribe", "t": ".*", "f": "/n > 2", "o": "oof,bookmark"},
     "delta": {"c": "delta_subscribe", "t": ".*", "o": "timestamp"},
     "conflated": {"t": ".*", "o": "bookmark,timestamp,conflation=100ms,conflation_key=[/id]"},
@@ -56,9 +61,10 @@ def deliveries(
     at_once: bool,
     numbered: bool,
     has_values: bool,
+    has_deletions: bool = False,
     has_large: bool = False,
-) -> list[bytes]:
-    """Publish a message to each of these topics, and return what subscribers get.
+) -> tuple[list[bytes], list[Any]]:
+    """Publish a message to each of these topics; return what subscribers get, and the log.
 
     With `has_large`, some are deltas that no journal has room for, which are refused.
     """
@@ -84,11 +90,14 @@ def deliveries(
         for number, topic in enumerate(topics, 1):
             is_delta = (has_values or has_large) and number % 3 == 0
             command = "delta_publish" if is_delta else "publish"
-            header: dict[str, Any] = {"c": command, "t": topic}
-            if has_values and number % 4 > 1:
+            deletes = has_deletions and number % 5 == 0 and topic in (*RECORDS, *PATTERN, *MADE)
+            header: dict[str, Any] = {"c": "sow_delete" if deletes else command, "t": topic}
+            if deletes:
+                header |= {"cid": str(number), "a": "processed,stats"}
+            elif has_values and number % 4 > 1:
                 header |= {"x": f"id-{number}", "k": str(number), "e": 60}
             if numbered:
-                header |= {"s": number, "a": "persisted"}
+                header |= {"s": number, "a": "persisted" if number % 2 else "processed"}
             value = number * number // 3 % 7
             body = b'{"id":%d,"n":%d,"pad":"%b"}' % (number % 3, value, b"x" * (number // 6 % 4))
             if has_large and is_delta:
@@ -99,8 +108,13 @@ def deliveries(
             publisher.send_bytes(data)
         core.commit()
         core.clock.advance(1.5)
-        core.transaction_log.journal.close()
-        return [peer.received for peer in peers]
+        journal = core.transaction_log.journal
+        entries = [
+            (entry.kind, entry.topic, entry.sequence, entry.sow_key, entry.body)
+            for entry in journal.replay(LogSpan(0), kinds=frozenset(JournalEntryKind)).read(1_000)
+        ]
+        journal.close()
+        return [peer.received for peer in [*peers, publisher]], entries
 
 
 @settings(max_examples=examples(200, 8), deadline=None)
@@ -109,7 +123,9 @@ def deliveries(
     st.lists(st.sampled_from(TOPICS + PATTERN + MADE), min_size=1, max_size=6, unique=True).flatmap(
         lambda some: st.lists(st.sampled_from(some), min_size=8, max_size=40)
     ),
-    st.fixed_dictionaries({"numbered": st.booleans(), "has_values": st.booleans()}),
+    st.fixed_dictionaries(
+        {name: st.booleans() for name in ("numbered", "has_values", "has_deletions")}
+    ),
 )
 def test_subscribers_get_the_same_bytes(
     connections: list[list[str]], topics: list[str], headers: dict[str, bool]
@@ -121,7 +137,12 @@ def test_subscribers_get_the_same_bytes(
 
 @pytest.mark.parametrize("shift", spread(range(3), 1))
 @pytest.mark.parametrize(
-    "headers", [{"numbered": False, "has_values": False}, {"numbered": True, "has_values": True}]
+    "headers",
+    [
+        {"numbered": False, "has_values": False, "has_deletions": False},
+        {"numbered": True, "has_values": True, "has_deletions": False},
+        {"numbered": True, "has_values": False, "has_deletions": True},
+    ],
 )
 @pytest.mark.parametrize("name", SUBSCRIPTIONS)
 def test_a_subscription_gets_the_same_bytes(

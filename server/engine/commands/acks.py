@@ -34,13 +34,14 @@ class AckFrames:
 
     Args:
         ack_types: the types of ack, in the order in which they are sent.
+        keys: further fields of their headers, behind the status.
     """
 
     __slots__ = ("_endings", "_parts", "ack_types")
 
-    def __init__(self, ack_types: Sequence[str]) -> None:
+    def __init__(self, ack_types: Sequence[str], **keys: str | int | None) -> None:
         self.ack_types = ack_types
-        headers = [encode_header(Header("ack", acks=ack, status="success")) for ack in ack_types]
+        headers = [encode_header(_ack(Header(), ack, "success", keys)) for ack in ack_types]
         self._endings = [header.removeprefix(_ACK_START) for header in headers]
         self._parts: dict[int, list[bytes]] = {}  # the bytes around id and number, by their length
 

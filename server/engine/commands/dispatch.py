@@ -178,6 +178,10 @@ def _cache_header(session: Session, header: Header, exact_header: bytes) -> None
             session.publish_batcher.cache_header(exact_header, header, topic, acks)
     elif handler is sow_delete.handle:
         session.ack_header_cache.add_header(exact_header, header)
+        deleted = sow_delete.plain_target(session, header)
+        if deleted is not None:
+            acks = acks_among(header, sow_delete.ACKS)
+            session.publish_batcher.cache_header(exact_header, header, deleted, acks)
 
 
 def _refuse_long_lists(header: Header) -> None:

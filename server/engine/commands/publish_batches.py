@@ -1,4 +1,4 @@
-"""Batches of plain publishes: one call of a topic for many messages of a connection.
+"""Batches of plain publishes, and of deletions by body among them: one call of a topic for many.
 
 Plain publishes are recognized by their remembered headers
 (server/engine/commands/publish_fast_path.py). The acks of a batch are the same as those of its
@@ -20,12 +20,15 @@ from server.engine.commands.acks import AckFrames, fail_sequences
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
+    DELETION_STATISTICS,
     PublishHeader,
     PublishHeaderCache,
     RequestedAcks,
     make_publish_header,
 )
+from server.engine.commands.sow_delete import report_deletion
 from server.queues.topic.queue_topic import QueueTopic
+from server.storage.sow.record_batch import Deletion
 from server.topics.interleaved_delivery import InterleavedDelivery
 from server.topics.interleaved_publishes import InterleavedPublishes
 from server.topics.subscriptions.delivery.envelope import Envelope
@@ -126,16 +129,21 @@ class PublishBatcher:
             self.has_journaled = True
         else:
             values = _detached(values)
-        if values.has_metadata and not (topic.accepts_metadata and len(bodies) > 1):
-            refusals = self._publish_one_by_one(header, bodies, values)
+        deletions = [Deletion() for _ in bodies] if header.is_deletion else []
+        if (values.has_metadata and not (topic.accepts_metadata and len(bodies) > 1)) or (
+            deletions and self._reports_deletions
+        ):
+            refusals = self._publish_one_by_one(header, bodies, values, deletions)
         else:
             if not topic.accepts_slices:
                 bodies = list(bodies)  # the topic reads each by itself, and retains some
             envelope = self._make_envelope(
                 values, is_recorded=topic.is_journaled, is_delta=header.is_delta
             )
+            if deletions:
+                envelope = _with_deletions(envelope, deletions)
             refusals = topic.publish(bodies, envelope)
-        acked = _AckedCommands((header,), values, len(bodies))
+        acked = _AckedCommands((header,), values, len(bodies), deletions)
         self._send_acks(acked, refusals, topic.when_settled, is_certain=topic.is_journaled)
 
     def _make_envelope(
@@ -182,7 +190,7 @@ class PublishBatcher:
             topics = cast("Sequence[Topic]", cache.topics)
             envelope = self._make_envelope(values, is_recorded=False)
             self._delivery.deliver(topics, distinct_keys, keys, bodies, envelope)
-            acked = _AckedCommands(headers, values, len(bodies))
+            acked = _AckedCommands(headers, values, len(bodies), ())
             self._send_acks(acked, (), header.topic.when_settled, is_certain=True)
             return
         targets = cast("Sequence[PlainTarget]", cache.topics)
@@ -194,12 +202,18 @@ class PublishBatcher:
         if delta_keys:
             envelope = copy(envelope)  # others of the slice have none
             envelope.deltas = [key in delta_keys for key in keys]
-        if publishes.prepare(self._delivery, envelope):
+        deleting_keys = {key for key in distinct_keys if cache.headers[key].is_deletion}
+        deletions: list[Deletion | None] = []
+        if deleting_keys:
+            deletions += [Deletion() if key in deleting_keys else None for key in keys]
+            envelope = _with_deletions(envelope, deletions)
+        is_apart = bool(deleting_keys) and self._reports_deletions
+        if not is_apart and publishes.prepare(self._delivery, envelope):
             self.has_journaled |= publishes.is_logged
             refusals = publishes.publish(self._delivery)
             if refusals:
                 headers = [cache.headers[key] for key in keys]
-            acked = _AckedCommands(headers, values, len(bodies))
+            acked = _AckedCommands(headers, values, len(bodies), deletions)
             is_certain = not publishes.has_unlogged_records
             self._send_acks(acked, refusals, publishes.settled(), is_certain=is_certain)
             return
@@ -207,19 +221,36 @@ class PublishBatcher:
             self.publish(cache.headers[key], None, bodies[start:end], values.part(start, end))
 
     def _publish_one_by_one(
-        self, header: PublishHeader, bodies: Sequence[bytes], values: HeaderColumns
+        self,
+        header: PublishHeader,
+        bodies: Sequence[bytes],
+        values: HeaderColumns,
+        deletions: Sequence[Deletion],
     ) -> Sequence[MessageRefusal]:
-        """Publish messages with metadata to a topic that needs each in an envelope of its own."""
+        """Publish messages to a topic that needs each in an envelope of its own, or is watched."""
         topic = header.topic
         batch = self._make_envelope(
             values, is_recorded=topic.is_journaled, is_delta=header.is_delta
         )
+        if deletions:
+            batch = _with_deletions(batch, deletions)
         refusals: list[MessageRefusal] = []
         for position, body in enumerate(bodies):
             envelope = batch.for_message(position)
             envelope.sequences = ()
-            refusals += (one._replace(position=position) for one in topic.publish([body], envelope))
+            refused = topic.publish([body], envelope)
+            refusals += (one._replace(position=position) for one in refused)
+            if deletions and not refused:
+                ids = values.correlation_ids
+                own = Header(header.command, topic=topic.name)
+                own.correlation_id = (ids[position].decode() or None) if ids else None
+                report_deletion(self._session, own)
         return refusals
+
+    @property
+    def _reports_deletions(self) -> bool:
+        """True if deletions have to be reported, each before the next command."""
+        return self._session.engine.client_status.has_recipients("sow_delete")
 
     def _send_acks(
         self,
@@ -247,9 +278,8 @@ class PublishBatcher:
         deferred: list[tuple[AckFrames, _AckedCommands]] = []
         for acks, start, end in commands.ranges():
             own = commands.part(start, end)
-            if acks.immediate is not None:
-                frames += own.frame(acks.immediate)
-                count += own.count * len(acks.immediate.ack_types)
+            frames += own.frame_immediate(acks)
+            count += own.count * acks.immediate_count
             if acks.are_conflated and end > first:
                 numbers = own.sequences[max(0, first - start) :]
                 conflated = [*conflated, *numbers] if conflated else numbers
@@ -333,15 +363,23 @@ class _AckedCommands:
         headers: the meaning of the header of each, or of all if these request the same acks.
         values: the values of their headers.
         count: the number of commands.
+        deletions: the deletions among them; nothing if there are none.
     """
 
-    __slots__ = ("_headers", "command_ids", "count", "sequences")
+    __slots__ = ("_headers", "command_ids", "count", "deletions", "sequences")
 
-    def __init__(self, headers: Sequence[PublishHeader], values: HeaderColumns, count: int) -> None:
+    def __init__(
+        self,
+        headers: Sequence[PublishHeader],
+        values: HeaderColumns,
+        count: int,
+        deletions: Sequence[Deletion | None],
+    ) -> None:
         self._headers = headers
         self.sequences = values.sequences
         self.command_ids = values.command_ids
         self.count = count
+        self.deletions = deletions
 
     def header_at(self, position: int) -> PublishHeader:
         """Return the meaning of a header."""
@@ -366,16 +404,42 @@ class _AckedCommands:
     def select(self, rows: Sequence[int]) -> _AckedCommands:
         """Return some of the commands."""
         headers = self._headers
-        values = HeaderColumns(
-            [self.sequences[row] for row in rows] if self.sequences else (),
-            command_ids=[self.command_ids[row] for row in rows] if self.command_ids else (),
+        sequences, command_ids = (
+            [column[row] for row in rows] if column else ()
+            for column in (self.sequences, self.command_ids)
         )
-        own = [headers[row] for row in rows] if len(headers) > 1 else headers
-        return _AckedCommands(own, values, len(rows))
+        return _AckedCommands(
+            [headers[row] for row in rows] if len(headers) > 1 else headers,
+            HeaderColumns(sequences, command_ids=command_ids),
+            len(rows),
+            [self.deletions[row] for row in rows] if self.deletions else (),
+        )
 
     def frame(self, acks: AckFrames) -> list[bytes]:
-        """Return their successful acks."""
+        """Return their successful acks of some types."""
         return acks.frame(self.command_ids, self.sequences, self.count)
+
+    def frame_immediate(self, acks: RequestedAcks) -> list[bytes]:
+        """Return those of their successful acks that can be sent at once."""
+        frames = [] if acks.immediate is None else self.frame(acks.immediate)
+        if not acks.has_statistics:
+            return frames
+        with_statistics: list[bytes] = []
+        for position, deletion in enumerate(self.deletions):
+            command_ids = self.command_ids[position : position + 1]
+            assert deletion is not None  # noqa: S101 - no other command has statistics
+            with_statistics += frames[position : position + 1]
+            with_statistics += DELETION_STATISTICS[deletion.count].frame(command_ids, (), 1)
+        return with_statistics
+
+
+def _with_deletions(envelope: Envelope, deletions: Sequence[Deletion | None]) -> Envelope:
+    """Return an envelope for messages of which some are deletions, which have no correlation id."""
+    own = copy(envelope)
+    own.deletions = deletions
+    pairs = zip(own.correlation_ids, deletions, strict=False)
+    own.correlation_ids = ["" if deletion else text for text, deletion in pairs]
+    return own
 
 
 def _detached(values: HeaderColumns) -> HeaderColumns:

@@ -42,24 +42,39 @@ class RequestedAcks:
         deferred: frames those that wait until messages are on stable storage, None if there are
             none.
         are_conflated: whether these are conflated instead, see `PersistedAcks`.
+        has_statistics: whether `DELETION_STATISTICS` follow the immediate ones.
     """
 
     types: Sequence[str]
     immediate: AckFrames | None
     deferred: AckFrames | None
     are_conflated: bool
+    has_statistics: bool
+
+    @property
+    def immediate_count(self) -> int:
+        """The number of acks of a command that can be sent at once."""
+        immediate = 0 if self.immediate is None else len(self.immediate.ack_types)
+        return immediate + self.has_statistics
+
+
+DELETION_STATISTICS: Final = tuple(
+    [AckFrames(("stats",), topic_matches=n, matches=n, records_deleted=n) for n in range(2)]
+)
+"""The statistics of a deletion by body, by the number of records that it has deleted."""
 
 
 @lru_cache(maxsize=64)
 def _requested_acks(types: tuple[str, ...], *, waits: bool, are_conflated: bool) -> RequestedAcks:
     """Return the acks of some types, of which `persisted` waits, and is conflated, or not."""
     late = ("persisted",) if waits and "persisted" in types else ()
-    prompt = tuple([one for one in types if one not in late])
+    prompt = tuple([one for one in types if one != "stats" and one not in late])
     return RequestedAcks(
         types,
         AckFrames(prompt) if prompt else None,
         AckFrames(late) if late and not are_conflated else None,
         are_conflated,
+        "stats" in types,
     )
 
 
@@ -69,7 +84,7 @@ class PublishHeader:
 
     Attributes:
         topic: the target of bodies with this header.
-        command: publish or delta_publish.
+        command: publish, delta_publish or sow_delete.
         acks: the acks that it requests.
         uses_sequences: whether the numbers of messages are used.
         can_interleave: whether messages may be in one batch with those to other topics.
@@ -85,6 +100,11 @@ class PublishHeader:
     def is_delta(self) -> bool:
         """True if messages have only the fields that change."""
         return self.command == "delta_publish"
+
+    @property
+    def is_deletion(self) -> bool:
+        """True if bodies name records to delete."""
+        return self.command == "sow_delete"
 
 
 def make_publish_header(

@@ -32,7 +32,7 @@ from server.engine.commands.parsing.topic_selection import (
     records_of,
     require_topic,
 )
-from server.engine.commands.publish import acknowledge_settled
+from server.engine.commands.publish import acknowledge_settled, acks_are_plain
 from server.engine.commands.publish_target import NOT_ENTITLED
 from server.engine.commands.queue_acks import acknowledge_messages, queue_named
 from server.engine.queries.redacted_query import RedactedQuery
@@ -48,7 +48,7 @@ from server.storage.sow.store import RecordStoreError
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.sow_registry import when_all_settled
-from server.topics.sow_topic import REASONS, SowTopic
+from server.topics.sow_topic import NO_SELECTION, REASONS, SowTopic
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.entitlement_limits import permitted_filter
 from server.topics.transaction_log import DuplicateError
@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from server.storage.sow.records import Record
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import TopicSelection
+
+ACKS: Final = ("processed", "completed", "stats", "persisted")
+"""The acks of a deletion, in the order in which they are sent."""
 
 _BATCH_SIZE: Final = 50
 """Records deleted between two checks of the clock, with one log entry."""
@@ -162,11 +165,7 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
     selection = _RecordSelection(read_filter(session, header), read_keys(header), body)
     selection_count = (selection.filter is not None) + (selection.keys is not None) + bool(body)
     if selection_count != 1:
-        raise CommandRefusedError(
-            "invalid command",
-            "a sow_delete needs one of these, and no more than one: a filter (1=1 for all records),"
-            " sow_keys, or a message",
-        )
+        raise CommandRefusedError("invalid command", NO_SELECTION)
     topics = records_of(session, Permission.WRITE_TOPIC, selector)
     if selector.is_regex:
         topics = [selected for selected in topics if isinstance(selected.source, SowTopicRecords)]
@@ -190,6 +189,15 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
     yield from deletion.delete_groups(
         candidates.drain_groups("" if selector.is_regex else selector.text)
     )
+    report_deletion(session, header)
+    _acknowledge(session, header, candidates, deletion.deleted_count)
+    if wants(header, "persisted"):
+        store_waits = [topic.when_settled for topic in deletion.changed_topics]
+        acknowledge_settled(session, header, partial(when_all_settled, store_waits))
+
+
+def report_deletion(session: Session, header: Header) -> None:
+    """Report a deletion to those who watch the actions of clients."""
     if not session.is_internal:
         session.engine.client_status.publish(
             header.command,
@@ -200,10 +208,38 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
             query_id=header.query_id,
             correlation_id=header.correlation_id,
         )
-    _acknowledge(session, header, candidates, deletion.deleted_count)
-    if wants(header, "persisted"):
-        store_waits = [topic.when_settled for topic in deletion.changed_topics]
-        acknowledge_settled(session, header, partial(when_all_settled, store_waits))
+
+
+def plain_target(session: Session, header: Header) -> SowTopic | None:
+    """Return the topic of a deletion that names its record by a body, and requests plain acks.
+
+    Returns:
+        The topic; None for any other command, and if the command has to be checked beyond that: by
+        a filter of the permission, or against the numbers of other topics in the log.
+    """
+    log = session.engine.transaction_log
+    own = Header(
+        "sow_delete",
+        command_id=header.command_id,
+        sequence=header.sequence,
+        topic=header.topic,
+        acks=header.acks,
+        correlation_id=header.correlation_id,
+    )
+    if header != own or not header.topic or not acks_are_plain(session, header):
+        return None
+    topic = session.find_topic(header.topic)
+    permit = session.get_permit(Permission.WRITE_TOPIC, header.topic)
+    is_checked = log is None or header.sequence is None
+    return (
+        topic
+        if isinstance(topic, SowTopic)
+        and (topic.is_journaled or is_checked)
+        and permit.is_allowed
+        and permit.filter is None
+        and not session.engine.log.enabled("12-0002")
+        else None
+    )
 
 
 def _find(

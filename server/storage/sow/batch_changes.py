@@ -6,26 +6,28 @@ from collections.abc import Sequence
 
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.record_table import RecordTable
-from server.storage.sow.records import Record, RecordChange
+from server.storage.sow.records import RecordChange
 from server.storage.sow.store import RecordStore, RecordStoreError
 
 
 def put_with_changes(
-    table: RecordTable, batch: SowRecordBatch, *, needs_changes: bool
+    table: RecordTable, batch: SowRecordBatch, *, needs_changes: bool, needs_removals: bool
 ) -> tuple[Sequence[tuple[int, RecordStoreError]], Sequence[RecordChange | None]]:
-    """Put the records of a batch.
+    """Put the records of a batch, and delete those of its deletions.
 
     Args:
         table: the table of the records.
         batch: the records.
         needs_changes: whether the caller needs the changes, and not only new states.
+        needs_removals: whether it needs the changes if there are deletions.
 
     Returns:
         The indexes of the records that cannot be stored, each with the reason; and the change of
         each record, None for those; no changes if the caller does not need them and all records
         are stored.
     """
-    count = len(batch.bodies)
+    if needs_removals and any(batch.deletions):
+        return _put_each(table, batch)
     changes: list[RecordChange | None] = []
     try:
         if needs_changes:
@@ -33,15 +35,45 @@ def put_with_changes(
     except RecordStoreError:
         return _put_each(table, batch)
     problems: list[tuple[int, RecordStoreError]] = []
-    start = 0
-    while start < count:
-        start, problem = table.put_batch(batch, start)
-        if problem is not None:
-            problems.append((start, problem))
-            changes = changes or [_insertion(batch.record_at(at)) for at in range(count)]
-            _remove_change(changes, [*batch.identities()], start)
-            start += 1
+    for begin, end, deletes in batch.ranges():
+        put = _delete_rows if deletes else RecordTable.put_batch
+        part, start = batch.part(begin, end), 0
+        while start < end - begin:
+            start, problem = put(table, part, start)
+            if problem is not None:
+                problems.append((begin + start, problem))
+                changes = changes or _insertions(batch)
+                _remove_change(changes, [*batch.identities()], begin + start)
+                start += 1
     return problems, changes
+
+
+def put_row(table: RecordTable, batch: SowRecordBatch, index: int) -> RecordChange | None:
+    """Put a record of a batch, or delete it; return the change, None if there is none.
+
+    Raises:
+        RecordStoreError: it cannot be stored; nothing has changed.
+    """
+    record = batch.record_at(index)
+    deletion = batch.deletions[index] if batch.deletions else None
+    if deletion is None:
+        return table.put(record)
+    identity = table.make_identity(record.key, record.topic)
+    change = table.remove(identity, record.sequence, record.timestamp)
+    deletion.count = int(change is not None)
+    return change
+
+
+def _delete_rows(
+    table: RecordTable, batch: SowRecordBatch, start: int
+) -> tuple[int, RecordStoreError | None]:
+    """Delete the records of a batch of deletions; see `RecordTable.put_batch`."""
+    for index in range(start, len(batch.bodies)):
+        try:
+            put_row(table, batch, index)
+        except RecordStoreError as problem:
+            return index, problem
+    return len(batch.bodies), None
 
 
 def _put_each(
@@ -52,7 +84,7 @@ def _put_each(
     changes: list[RecordChange | None] = []
     for index in range(len(batch.bodies)):
         try:
-            changes.append(table.put(batch.record_at(index)))
+            changes.append(put_row(table, batch, index))
         except RecordStoreError as error:
             problems.append((index, error))
             changes.append(None)
@@ -77,9 +109,15 @@ def changes_of(batch: SowRecordBatch, store: RecordStore) -> list[RecordChange]:
     return changes
 
 
-def _insertion(record: Record) -> RecordChange:
-    """Return the change to a record, for recipients to which the state before does not matter."""
-    return RecordChange(record.key, record.topic, None, record)
+def _insertions(batch: SowRecordBatch) -> list[RecordChange | None]:
+    """Return changes for recipients to which neither the states before nor deletions matter."""
+    changes: list[RecordChange | None] = []
+    for start, end, deletes in batch.ranges():
+        for index in range(start, end):
+            record = batch.record_at(index)
+            change = RecordChange(record.key, record.topic, None, record)
+            changes.append(None if deletes else change)
+    return changes
 
 
 def _remove_change(

@@ -1,7 +1,7 @@
 """Batches: messages that become records together; shared values are stored once, others in columns.
 
 `SowTopicRecords.draft_batch` makes them: of messages as they are, enriched ones, and deltas merged
-with the records before them.
+with the records before them. Some rows may delete a record instead.
 """
 
 from __future__ import annotations
@@ -31,6 +31,19 @@ def expiry_times(lifetimes: FieldColumn, now: int) -> FieldColumn:
     return map_column(lifetimes, lambda lifetime: now + lifetime if lifetime else 0)
 
 
+class Deletion:
+    """A deletion among messages; it names its record by a body, as a publish of it does.
+
+    Attributes:
+        count: the number of records that it has deleted, 0 or 1.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class SowRecordBatch(NamedTuple):
     """Records that are put one after the other. See `Record` for the fields.
 
@@ -44,6 +57,8 @@ class SowRecordBatch(NamedTuple):
         publisher: the number that represents the publisher in bookmarks.
         numbers: the publisher's sequence numbers in bookmarks; empty if they have no bookmarks.
         correlation_ids: the publisher's correlation ids, "" for none; empty if there are none.
+        deletions: the deletions, which delete the records of their keys; None for a record to put;
+            empty if there are none. A store gets no deletions.
     """
 
     topic: TopicColumn
@@ -55,6 +70,7 @@ class SowRecordBatch(NamedTuple):
     publisher: FieldColumn = 0
     numbers: Sequence[int] = ()
     correlation_ids: Sequence[str] = ()
+    deletions: Sequence[Deletion | None] = ()
 
     def identities(self, start: int = 0) -> Iterable[str]:
         """Return the identities of those from `start` on; see `store.identity_of`."""
@@ -78,6 +94,32 @@ class SowRecordBatch(NamedTuple):
     def pick(self, positions: Sequence[int]) -> SowRecordBatch:
         """Return those at some positions."""
         return SowRecordBatch._make(_values_at(column, positions) for column in self)
+
+    def ranges(self) -> Iterator[tuple[int, int, bool]]:
+        """Yield the ranges of records to put, and of deletions: begin, end, whether they delete."""
+        if not self.deletions:
+            yield 0, len(self.bodies), False
+            return
+        end = 0
+        for is_put, rows in groupby(self.deletions, lambda deletion: deletion is None):
+            start, end = end, end + len([*rows])
+            yield start, end, not is_put
+
+    def without_deletions(self) -> SowRecordBatch:
+        """Return the records to put."""
+        if not self.deletions:
+            return self
+        rows = [row for row, deletion in enumerate(self.deletions) if deletion is None]
+        return self.pick(rows)._replace(deletions=())
+
+    @property
+    def logged_keys(self) -> Sequence[int | str]:
+        """The SOW keys of their entries in the transaction log; 0 for a deletion, without one."""
+        keys: Sequence[int | str] = self.keys
+        if not self.deletions:
+            return keys
+        pairs = zip(keys, self.deletions, strict=True)
+        return [key if deletion is None else 0 for key, deletion in pairs]
 
     def recorded(
         self, txids: Sequence[int], time_ns: int, publisher: int, numbers: Sequence[int]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from amperage.wire.header import json_text
 from config_schema.regex import matches
 from config_schema.spec.sow import TopicSpec
 from server.expressions import ContextKind, parse_field, parse_identifier
@@ -21,7 +22,7 @@ from server.expressions.functions.registry import Functions
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.message_types.base import BodyError, MessageType
 from server.message_types.paths import Path
-from server.storage.journal.write.blocks import FieldColumn
+from server.storage.journal.write.blocks import FieldColumn, each
 from server.storage.sow.enrichment import EnrichmentStage
 from server.storage.sow.keys.chaining import ChainingKeys
 from server.storage.sow.keys.key_source import (
@@ -35,7 +36,7 @@ from server.storage.sow.keys.key_source import (
     nested_in_event,
 )
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.record_batch import KeyColumn, SowRecordBatch, TopicColumn
+from server.storage.sow.record_batch import Deletion, KeyColumn, SowRecordBatch, TopicColumn
 from server.storage.sow.record_table import RecordTable
 from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import NANOSECONDS, Record, RecordChange
@@ -156,6 +157,13 @@ class SowTopicRecords:
         return self._generator is None and not self._has_events and not self.reads_others
 
     @property
+    def drafts_deletions(self) -> bool:
+        """True if deletions by body can be in a batch of messages, too; see `draft_batch`."""
+        is_plain = self._preprocessing is None and self._enrichment is None
+        has_own_keys = self.drafts_batches and bool(self.key_fields)
+        return is_plain and has_own_keys and not self.is_container and self.spec.history is None
+
+    @property
     def changes_with_time(self) -> bool:
         """True if time changes its records, so that `next_expiry` is worth calling."""
         return self.spec.expiration_enabled or self.spec.history is not None
@@ -263,9 +271,12 @@ class SowTopicRecords:
         deltas: Sequence[bool],
         lifetimes: FieldColumn,
         correlation_ids: Sequence[str],
+        deletions: Sequence[Deletion | None],
         context_at: Callable[[int], MessageContext],
     ) -> SowRecordBatch | None:
         """Return the records that messages become, if `drafts_batches` is true.
+
+        For a deletion, the body is that of its entry in the transaction log, see `deletion_body`.
 
         Args:
             topic: the topics published to.
@@ -275,17 +286,24 @@ class SowTopicRecords:
             deltas: whether each has only the fields that change; empty if none has.
             lifetimes: their lifetimes in nanoseconds, 0 for no limit.
             correlation_ids: their correlation ids, "" for none; empty if there are none.
+            deletions: the deletions among them; empty if there are none.
             context_at: returns the context of a message that functions can read.
 
         Returns:
             The records, with lifetimes in place of expiry times, and without positions in the
-            order of changes; None if messages need to be published one by one, because a delta
-            keeps the correlation id of its record.
+            order of changes; None if messages need to be published one by one: a delta keeps the
+            correlation id of its record, a deletion names no record, or there are deletions while
+            `drafts_deletions` is false.
 
         Raises:
             BodyError: a message has to be rewritten, but cannot be parsed.
             RecordStoreError: an earlier record cannot be read.
         """
+        if deletions:
+            if not self.drafts_deletions:
+                return None
+            pairs = zip(each(lifetimes, len(bodies)), deletions, strict=True)
+            lifetimes = [0 if deletion else lifetime for lifetime, deletion in pairs]
         contexts: Sequence[MessageContext | None] = [None] * len(bodies)
         if self.needs_context:
             contexts = [context_at(position) for position in range(len(bodies))]
@@ -302,8 +320,9 @@ class SowTopicRecords:
             0,
             lifetimes,
             correlation_ids=correlation_ids,
+            deletions=deletions,
         )
-        if deltas or self._enrichment is not None:
+        if deltas or deletions or self._enrichment is not None:
             return self._rewrite_batch(batch, deltas, contexts)
         return batch
 
@@ -321,6 +340,14 @@ class SowTopicRecords:
         states: dict[str, tuple[bytes | None, str]] = {}  # of records after the messages so far
         rewritten: list[bytes] = []
         for position, identity in enumerate(batch.identities()):
+            if batch.deletions and batch.deletions[position] is not None:
+                if not batch.bodies[position]:
+                    return None
+                state = states.get(identity)
+                exists = self._has_record(identity) if state is None else state[0] is not None
+                rewritten.append(deletion_body([str(batch.keys[position])] if exists else []))
+                states[identity] = None, ""
+                continue
             is_delta = bool(deltas) and deltas[position]
             correlation_id = correlation_ids[position] if correlation_ids else ""
             previous: bytes | None = None
@@ -338,6 +365,10 @@ class SowTopicRecords:
             states[identity] = body, correlation_id
             rewritten.append(body)
         return batch._replace(bodies=rewritten)
+
+    def _has_record(self, identity: str) -> bool:
+        """Return whether there is a record."""
+        return self.table.store.find_row(identity) is not None
 
     def _state_of(self, identity: str) -> tuple[bytes | None, str]:
         """Return the body and the correlation id of a record; no body if there is none."""
@@ -576,6 +607,11 @@ class SowTopicRecords:
             RecordStoreError: there is no space to work in.
         """
         return self.table.store.compact()
+
+
+def deletion_body(keys: Sequence[str]) -> bytes:
+    """Return the body of a deletion's entry in the transaction log: the SOW keys of the records."""
+    return json_text(keys)
 
 
 def _stage(

@@ -273,8 +273,10 @@ class ReplicatedRecordApplier:
                 continue
             expires = draft.expires + time_ns if draft.expires else 0
             record = draft._replace(timestamp=time_ns, expires=expires, sequence=txid)
-            problems = self._writer.apply_each((record,), envelope)
-            failed += [(position, problem) for _, problem in problems]
+            try:
+                self._writer.apply_record(record, envelope)
+            except RecordStoreError as problem:
+                failed.append((position, problem))
         return failed
 
     def _ranges_to_put(

@@ -222,6 +222,11 @@ class RecordFanout(SubscriberSet):
         )
 
     @property
+    def needs_removals(self) -> bool:
+        """True if some subscription gets notices of records that are deleted, or needs changes."""
+        return bool(self._tracking_count or self.needs_changes)
+
+    @property
     def needs_current_records(self) -> bool:
         """True if a change has to be announced before the next one: for pages and groups."""
         return bool(self._pages or self._aggregates)

@@ -12,6 +12,7 @@ from amperage.wire.header import json_text
 from server.expressions.message_context import MessageContext
 
 if TYPE_CHECKING:
+    from server.storage.sow.record_batch import Deletion
     from server.topics.subscriptions.client import ClientIdentity
 
 _Value = TypeVar("_Value")
@@ -37,6 +38,8 @@ class Envelope:
         sow_keys: likewise, the SOW key that the publisher gave, "" for none.
         lifetimes: likewise, the lifetime, as `expiration`.
         deltas: likewise, whether the message contains only changed fields.
+        deletions: likewise, the deletions of records; None for a message.
+        deletion: the deletion of a record, in place of a message.
         bookmark: the name of a message in the transaction log, empty for none.
         numbers: of recorded messages of a batch, the number in the bookmark of each, 0 for none;
             empty if all have the envelope's.
@@ -49,6 +52,8 @@ class Envelope:
         "bookmark_publisher",
         "correlation_id",
         "correlation_ids",
+        "deletion",
+        "deletions",
         "deltas",
         "expiration",
         "header_keys",
@@ -89,6 +94,8 @@ class Envelope:
         self.sow_keys: Sequence[str] = ()
         self.lifetimes: Sequence[int | None] = ()
         self.deltas: Sequence[bool] = ()
+        self.deletions: Sequence[Deletion | None] = ()
+        self.deletion: Deletion | None = None
         self.bookmark = ""
         self.numbers: Sequence[int] = ()
         self.bookmark_publisher = 0
@@ -103,6 +110,8 @@ class Envelope:
         envelope.bookmark_publisher = self.bookmark_publisher
         envelope.correlation_id = self.correlation_id
         envelope.correlation_ids = self.correlation_ids
+        envelope.deletion = self.deletion
+        envelope.deletions = self.deletions
         envelope.deltas = self.deltas
         envelope.expiration = self.expiration
         envelope.header_keys = self.header_keys
@@ -144,9 +153,9 @@ class Envelope:
         return bool(self.correlation_ids or self.sow_keys or self.lifetimes)
 
     @property
-    def has_deltas(self) -> bool:
-        """True if messages contain only changed fields, all of them or some."""
-        return self.is_delta or bool(self.deltas)
+    def depends_on_records(self) -> bool:
+        """True if effects of messages depend on the records before: of deltas and deletions."""
+        return self.is_delta or bool(self.deltas or self.deletions)
 
     def part(self, positions: Sequence[int]) -> Self:
         """Return this envelope for some messages of the batch, at these positions in it."""
@@ -159,6 +168,9 @@ class Envelope:
             envelope.lifetimes = _values_at(self.lifetimes, positions)
         if self.deltas:
             envelope.deltas = _values_at(self.deltas, positions)
+        if self.deletions:
+            deletions = _values_at(self.deletions, positions)
+            envelope.deletions = deletions if any(deletions) else ()
         if self.numbers:
             envelope.numbers = _values_at(self.numbers, positions)
         return envelope
@@ -181,7 +193,7 @@ class Envelope:
         """Return this envelope for one message of the batch, which is handled by itself."""
         envelope = self
         correlation_ids, sow_keys, lifetimes = self.correlation_ids, self.sow_keys, self.lifetimes
-        if self.has_metadata_columns or self.deltas or self.numbers:
+        if self.has_metadata_columns or self.deltas or self.deletions or self.numbers:
             envelope = copy(self)
             envelope.correlation_ids = envelope.sow_keys = envelope.lifetimes = ()
             envelope.numbers = ()
@@ -189,6 +201,8 @@ class Envelope:
                 envelope.bookmark = f"{self.bookmark_publisher}|{number}|"
             if self.deltas:
                 envelope.is_delta, envelope.deltas = self.deltas[position], ()
+            if self.deletions:
+                envelope.deletion, envelope.deletions = self.deletions[position], ()
             if lifetimes:
                 envelope.expiration = lifetimes[position]
             if sow_keys:
