@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.journal import JournalEntryKind, LogSpan
+from server.storage.journal import MESSAGES, JournalEntry, JournalEntryKind, LogSpan
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.records import Record
 from tests.engine.support import Core
 from tests.storage.sow.support import SECOND, topic_spec
 from tests.support.chances import examples
@@ -24,6 +27,7 @@ PATTERN: Final = ("log/p1", "log/p2", "log/p3")
 MADE: Final = ("log/counted", "log/dated", "log/given")
 """Topics with an enrichment, a history, and keys of publishers."""
 COUNT: Final = ("COALESCE(/count OF PREVIOUS, 0) + 1 AS /count",)
+LOGGED_RECORDS: Final = ("log/records", "log/kept")
 RECORDS: Final = tuple(topic for topic in TOPICS if topic.endswith(("records", "kept")))
 SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "all": {"t": ".*"},
@@ -64,13 +68,18 @@ def deliveries(
     has_deletions: bool = False,
     has_large: bool = False,
 ) -> tuple[list[bytes], list[Any]]:
-    """Publish a message to each of these topics; return what subscribers get, and the log.
+    """Publish a message to each of these topics.
 
     With `has_large`, some are deltas that no journal has room for, which are refused.
+
+    Returns:
+        What subscribers and the publisher get; the log and the records.
     """
     core = Core()
+    stores = {topic: MemoryStore() for topic in RECORDS}
+    for topic, store in stores.items():
+        core.keep(topic_spec("/id", name=topic), store=store)
     core.keep(
-        *(topic_spec("/id", name=topic) for topic in RECORDS),
         topic_spec("/id", name="log/patterns", pattern="^log/p"),
         topic_spec("/id", name="log/counted", enrichment=COUNT),
         topic_spec("/id", name="log/dated", history=(3600 * SECOND, 0)),
@@ -109,12 +118,29 @@ def deliveries(
         core.commit()
         core.clock.advance(1.5)
         journal = core.transaction_log.journal
-        entries = [
-            (entry.kind, entry.topic, entry.sequence, entry.sow_key, entry.body)
-            for entry in journal.replay(LogSpan(0), kinds=frozenset(JournalEntryKind)).read(1_000)
-        ]
+        entries = journal.replay(LogSpan(0), kinds=frozenset(JournalEntryKind)).read(1_000)
         journal.close()
-        return [peer.received for peer in [*peers, publisher]], entries
+        records = {topic: records_in(store) for topic, store in stores.items()}
+        for topic in LOGGED_RECORDS:
+            assert {one.key: one.body for one in records[topic]} == records_of(entries, topic)
+        return [peer.received for peer in [*peers, publisher]], [entries, records]
+
+
+def records_in(store: MemoryStore) -> list[Record]:
+    """Return the records of a store, with all that it keeps of them."""
+    return sorted(store.read_record(row) for _, row in store.identities())
+
+
+def records_of(entries: Sequence[JournalEntry], topic: str) -> dict[str, bytes]:
+    """Return the bodies of the records of a topic as they follow from the log, by their keys."""
+    records: dict[str, bytes] = {}
+    for entry in entries:
+        if entry.topic.name == topic and entry.kind == JournalEntryKind.SOW_DELETE:
+            for key in json.loads(entry.body):
+                del records[key]
+        elif entry.topic.name == topic and entry.kind in MESSAGES:
+            records[str(entry.sow_key)] = entry.body
+    return records
 
 
 @settings(max_examples=examples(200, 8), deadline=None)
