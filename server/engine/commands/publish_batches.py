@@ -184,8 +184,9 @@ class PublishBatcher:
         """Publish messages to several topics; see `PublishHeader.can_interleave`."""
         cache = self.header_cache
         distinct_keys = [*dict.fromkeys(keys)]
-        are_alike = len({cache.headers[key].acks for key in distinct_keys}) == 1
-        headers = (header,) if are_alike else [cache.headers[key] for key in keys]
+        headers: Sequence[PublishHeader] = (header,)
+        if not cache.has_one_kind_of_acks:
+            headers = [cache.headers[key] for key in keys]
         if cache.only_deliver and not values.has_metadata:  # a delta is a message like any other
             topics = cast("Sequence[Topic]", cache.topics)
             envelope = self._make_envelope(values, is_recorded=False)
@@ -202,8 +203,10 @@ class PublishBatcher:
         if delta_keys:
             envelope = copy(envelope)  # others of the slice have none
             envelope.deltas = [key in delta_keys for key in keys]
-        deleting_keys = {key for key in distinct_keys if cache.headers[key].is_deletion}
         deletions: list[Deletion | None] = []
+        deleting_keys: set[int] = set()
+        if cache.has_deletions:
+            deleting_keys |= {key for key in distinct_keys if cache.headers[key].is_deletion}
         if deleting_keys:
             deletions += [Deletion() if key in deleting_keys else None for key in keys]
             envelope = _with_deletions(envelope, deletions)

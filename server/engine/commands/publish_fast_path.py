@@ -158,15 +158,25 @@ class PublishHeaderCache:
         headers: the meaning of each header, by its key.
         topics: the target of each, likewise; another list when that of a key has changed.
         only_deliver: whether all these only deliver messages, without a log and records.
+        has_one_kind_of_acks: whether all headers request the same acks.
+        has_deletions: whether any header is one of deletions.
     """
 
-    __slots__ = ("_shapes", "headers", "only_deliver", "topics")
+    __slots__ = (
+        "_shapes",
+        "has_deletions",
+        "has_one_kind_of_acks",
+        "headers",
+        "only_deliver",
+        "topics",
+    )
 
     def __init__(self, shapes: HeaderShapes) -> None:
         self._shapes = shapes
         self.headers: list[PublishHeader] = []
         self.topics: list[PublishTarget] = []
-        self.only_deliver = True
+        self.only_deliver = self.has_one_kind_of_acks = True
+        self.has_deletions = False
 
     def add_header(
         self, header: bytes, values: Sequence[str | int | None], publish: PublishHeader
@@ -190,6 +200,9 @@ class PublishHeaderCache:
         if key < 0:
             return
         self.only_deliver = self.only_deliver and type(publish.topic) is Topic
+        self.has_deletions = self.has_deletions or publish.is_deletion
+        if self.headers and publish.acks is not self.headers[0].acks:
+            self.has_one_kind_of_acks = False
         if key == len(self.headers):
             self.headers.append(publish)
             self.topics.append(publish.topic)
@@ -201,7 +214,9 @@ class PublishHeaderCache:
     def clear(self) -> None:
         """Forget all headers."""
         self._shapes.clear()
-        self.headers, self.topics, self.only_deliver = [], [], True
+        self.headers, self.topics = [], []
+        self.only_deliver = self.has_one_kind_of_acks = True
+        self.has_deletions = False
 
     def dispatch_frames(
         self, frames: Iterable[Frame], publish: PublishBatchCallback, execute: ExecuteCallback
