@@ -7,7 +7,7 @@ reports and the garbage collections; the rest of the time it waited for a proces
 (the run delay of the kernel), or was blocked: by another thread that held the interpreter's lock,
 by a disk, or by a signal that stopped the process.
 
-Nothing is measured, and nothing costs anything, unless somebody asks.
+A measurement runs on request only; at other times nothing is recorded.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class DelayMeasurement:
             RuntimeError: the engine has ended.
             TimeoutError: the engine has not answered for a long time.
         """
-        self._call(self._begin)
         try:
+            self._call(self._begin)
             end_s = time.monotonic() + seconds
             while time.monotonic() < end_s:
                 times, planned_s = self._thread_times(), self._scheduler.elapsed() + _INTERVAL_S
@@ -157,6 +157,8 @@ class DelayMeasurement:
                 posted_s = self._scheduler.elapsed()
                 if posted_s - planned_s > _MAX_OVERSLEPT_S:
                     posted_s = planned_s  # clients would have sent something
+                else:
+                    times = self._thread_times()
                 self._call(partial(self._record_call, posted_s, times))
         finally:
             self._post(self._end)
@@ -185,8 +187,10 @@ class DelayMeasurement:
         gc.callbacks.append(self._record_collection)
 
     def _end(self) -> None:
+        """End the observation; a call that came too late may just have begun it."""
         self._scheduler.observe_work(None)
-        gc.callbacks.remove(self._record_collection)
+        if self._record_collection in gc.callbacks:
+            gc.callbacks.remove(self._record_collection)
 
     def _record_work(self, seconds: float, task_label: tuple[str, str]) -> None:
         client, name = task_label

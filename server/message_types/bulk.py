@@ -134,6 +134,8 @@ def bulk_extractor(message_type: MessageType, paths: Sequence[Path]) -> BulkExtr
 
 def bulk_selector(message_type: MessageType, selection: FieldSelection) -> BulkSelector | None:
     """Compile a function that applies a select list to many bodies; None if a type has none."""
-    if isinstance(message_type, BulkMessageType):
+    # A type of a library may pass on attributes to another one, and have its own `select`:
+    is_own = hasattr(type(message_type), "bulk_selector")
+    if is_own and isinstance(message_type, BulkMessageType):
         return message_type.bulk_selector(selection)
     return None

@@ -6,7 +6,7 @@ The topic of a message is given by its key, an index in a list of topics.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from amperage.wire.frame_slices import HeaderParts, framed_by_key
 from server.topics.subscriptions.delivery.delivery import is_cheaper_by_connection
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from server.topics.topic import Topic
 
 PlainDeliveries: TypeAlias = "Sequence[DirectDelivery] | Sequence[OutboxRecordFramer]"
+
+
+NO_TOPIC: Final = -1
+"""The key of a message without recipients."""
 
 
 class InterleavedDelivery:
@@ -102,11 +106,12 @@ class InterleavedDelivery:
         """
         timestamp = envelope.timestamp_key
         publisher, numbers = envelope.bookmark_publisher, envelope.numbers
+        wanted_keys = self._without_others(distinct_keys, keys)
         for outbox, parts in self._parts.items():
             forms = self._forms.get(outbox)
             presented = _present_bodies(forms, keys, bodies) if forms else bodies
             frames, count = framed_by_key(
-                presented, keys, parts, sow_keys, timestamp, publisher, numbers
+                presented, wanted_keys, parts, sow_keys, timestamp, publisher, numbers
             )
             if count:
                 outbox.write_batch(frames, count)
@@ -114,6 +119,17 @@ class InterleavedDelivery:
         if filtered_keys:
             topics = cast("Sequence[Topic]", self._topics)  # topics with records have no filters
             self._deliver_filtered(topics, frozenset(filtered_keys), keys, bodies, envelope)
+
+    def _without_others(self, distinct_keys: Sequence[int], keys: Sequence[int]) -> Sequence[int]:
+        """Return the keys of messages, without topics that are prepared and not to be delivered.
+
+        Their subscriptions may have changed since.
+        """
+        others = {key for key, deliveries in self._deliveries.items() if deliveries}
+        others.difference_update(distinct_keys)
+        if not others or others.isdisjoint(keys):
+            return keys
+        return [NO_TOPIC if key in others else key for key in keys]
 
     def _deliver_filtered(
         self,

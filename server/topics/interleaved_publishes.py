@@ -21,6 +21,7 @@ from server.replication.core.columns import by_value
 from server.storage.journal import JournalEntryKind
 from server.storage.journal.write.blocks import each, map_column, of_one
 from server.storage.sow.store import RecordStoreError, cleaning_paused
+from server.topics.interleaved_delivery import NO_TOPIC
 from server.topics.journaled_topic import (
     JournaledTopic,
     in_seconds,
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from server.topics.topic import Topic
 
 _POSITION: Final = itemgetter(0)
-_NO_TOPIC: Final = -1
-"""The key of a message without recipients."""
-
 
 LoggedTopic: TypeAlias = "JournaledTopic | JournaledSowTopic"
 PlainTarget: TypeAlias = "LoggedTopic | SowTopic | Topic"
@@ -412,10 +410,10 @@ class InterleavedPublishes:
         """Deliver a range of the batch to all its recipients; its records have been put."""
         rows, keys = self._log_rows, [*self._keys[begin:until]]
         for position, _ in failures:
-            keys[rows[position] - begin] = _NO_TOPIC
+            keys[rows[position] - begin] = NO_TOPIC
         for index, deletion in enumerate(self._envelope.deletions[begin:until]):
             if deletion is not None:
-                keys[index] = _NO_TOPIC
+                keys[index] = NO_TOPIC
         sow_keys = self._entries.sow_keys
         if len(rows) < len(self._keys):
             sow_keys = [0] * len(self._keys)

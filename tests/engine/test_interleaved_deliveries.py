@@ -235,3 +235,51 @@ def test_topics_that_come_together_are_acknowledged_when_all_are_safe(tmp_path: 
         acknowledged.append([header["s"] for header, _ in publisher.take_frames()])
     core.transaction_log.journal.close()
     assert acknowledged == [[2], [8]]
+
+
+def test_a_topic_that_has_lost_its_subscriber_is_not_delivered_with_others(tmp_path: Path) -> None:
+    """Also one with records beside one without, and beside another one with records."""
+    core = Core()
+    core.keep(*(topic_spec("/id", name=topic) for topic in RECORDS))
+    core.record(tmp_path, "^log/")
+    leaving, staying = core.log_on("leaving"), core.log_on("staying")
+    leaving.send({"c": "subscribe", "sub_id": "1", "t": "log/records"})
+    for name in ("log/a", "log/kept"):
+        staying.send({"c": "subscribe", "sub_id": name, "t": name})
+    core.clock.turn()
+    publisher = core.log_on("publisher")
+
+    def publish(topics: Sequence[str], first: int) -> None:
+        headers = [{"c": "publish", "t": t, "s": n} for n, t in enumerate(topics, first)]
+        publisher.send_bytes(b"".join(frame(header, b'{"id":1}') for header in headers))
+        core.commit()
+        core.clock.advance(1.5)
+
+    publish(("log/records", "log/a", "log/kept") * 4, 1)
+    assert len(leaving.take_frames()) == 4
+    leaving.send({"c": "unsubscribe", "sub_id": "1"})
+    staying.take_frames()
+    publish(("log/records", "log/a") * 4, 101)
+    publish(("log/records", "log/kept", "log/a") * 4, 201)
+    assert leaving.take_frames() == []
+    assert [header["t"] for header, _ in staying.take_frames()] == (
+        ["log/a"] * 4 + ["log/kept", "log/a"] * 4
+    )
+    core.transaction_log.journal.close()
+
+
+def test_what_is_acknowledged_before_a_refused_message_without_acks(tmp_path: Path) -> None:
+    core = Core()
+    core.keep(topic_spec("/id", name="other/kept"))
+    core.record(tmp_path, "^log/")
+    publisher = core.log_on("publisher")
+    for first in (1, 3):  # the first two headers are read by themselves
+        last = b"{" if first > 1 else b'{"id":2}'
+        asked = {"c": "publish", "t": "other/kept", "s": first, "a": "persisted"}
+        silent = {"c": "publish", "t": "other/kept", "s": first + 1}
+        publisher.send_bytes(frame(asked, b'{"id":1}') + frame(silent, last))
+        core.commit()
+        core.clock.advance(1.5)
+    acks = [header for header, _ in publisher.take_frames() if header["c"] == "ack"]
+    core.transaction_log.journal.close()
+    assert max(ack["s"] for ack in acks if ack["status"] == "success") == 3

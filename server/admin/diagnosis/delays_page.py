@@ -71,27 +71,30 @@ class DelaysPage:
         seconds = _duration_s(request.query.get("for") or _DEFAULT_DURATION)
         if self._is_measuring:
             raise HttpError(409, "Delays are being measured for another request. Try again later.")
-        self._is_measuring = True
         try:
             report = await asyncio.wrap_future(self._start(seconds))
         except RuntimeError:
             raise HttpError(503, "The instance is stopping.") from None
         except TimeoutError as error:
             raise HttpError(504, f"Delays cannot be measured: {error}.") from None
-        finally:
-            self._is_measuring = False
         content = _as_content(report, seconds)
         return HttpResponse(render(names, content, form), headers=[("Cache-Control", "no-store")])
 
     def _start(self, seconds: float) -> Future[DelayReport]:
         """Start a measurement on a thread that does not keep the process from ending."""
         answer: Future[DelayReport] = Future()
+        answer.set_running_or_notify_cancel()  # from now on it is not cancelled with its reader
+        self._is_measuring = True
 
         def measure() -> None:
             try:
-                answer.set_result(DelayMeasurement(self._scheduler, self._post).run(seconds))
+                report = DelayMeasurement(self._scheduler, self._post).run(seconds)
             except Exception as error:
                 answer.set_exception(error)
+            else:
+                answer.set_result(report)
+            finally:
+                self._is_measuring = False
 
         threading.Thread(target=measure, name="delay measurement", daemon=True).start()
         return answer

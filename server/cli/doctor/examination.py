@@ -271,11 +271,19 @@ class _ExaminationRun:
             )
 
     def measure_latency(self) -> None:
-        """Measure the delays of the engine, if that is requested and the instance answers."""
+        """Measure the delays of the engine, if that is requested."""
         seconds, admin = self._request.latency_s, self._admin
         if seconds and admin is not None and self._identity is not None:
             patient_admin = AdminClient(admin.url, self._request.login, seconds + TIMEOUT_S)
             latency.examine(patient_admin, seconds, self.examination)
+        elif seconds:
+            self.examination.add_attention(
+                latency.AREA,
+                "delays of the engine",
+                "not measured",
+                "the instance does not answer, or has no admin interface",
+                "give the address of its admin interface by --url",
+            )
 
     def check_machine(self) -> None:
         """Check the machine."""

@@ -21,8 +21,8 @@ _MAX_CAUSES: Final = 8
 
 _EXPLANATIONS: Final = {
     DelayKind.WORK: (
-        "other clients wait while the engine works for this one",
-        "see its page in the console; filters, top_n and indexes make pieces of work smaller",
+        "clients wait while the engine does this work",
+        "see the page of its client in the console; filters and indexes make the work shorter",
     ),
     DelayKind.COLLECTION: (
         "Python searches for garbage",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, cast
 
 from amperage.wire.frame_batches import HeaderColumns
@@ -277,22 +277,22 @@ class PublishBatcher:
             commands, first = self._refuse_messages(commands, refusals, when_settled)
         frames: list[bytes] = []
         count = 0
-        conflated: Sequence[bytes] = ()
+        conflated: list[Sequence[bytes]] = []
         deferred: list[tuple[AckFrames, _AckedCommands]] = []
         for acks, start, end in commands.ranges():
             own = commands.part(start, end)
             frames += own.frame_immediate(acks)
             count += own.count * acks.immediate_count
             if acks.are_conflated and end > first:
-                numbers = own.sequences[max(0, first - start) :]
-                conflated = [*conflated, *numbers] if conflated else numbers
+                conflated.append(own.sequences[max(0, first - start) :])
             elif acks.deferred is not None:
                 deferred.append((acks.deferred, own))
         if count:
             session.send_frames(b"".join(frames), count)
         if conflated:
+            numbers = conflated[0] if len(conflated) == 1 else [*chain.from_iterable(conflated)]
             session.persisted_acks.acknowledge_sequences(
-                conflated, when_settled, is_certain=is_certain
+                numbers, when_settled, is_certain=is_certain
             )
         if deferred:
             when_settled(partial(self._send_deferred_acks, deferred))
@@ -320,7 +320,7 @@ class PublishBatcher:
             ]
             accepted += range(begin, position)
             begin = position + 1
-            if refused.acks.are_conflated and before:  # a duplicate is reported behind them
+            if before:  # a duplicate is reported behind them
                 self._session.persisted_acks.acknowledge_sequences(before, when_settled)
             ids, sequences = commands.command_ids, commands.sequences
             header = Header(
