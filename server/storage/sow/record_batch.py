@@ -89,7 +89,19 @@ class SowRecordBatch(NamedTuple):
         """Return those from `start` to `end`."""
         if not start and end == len(self.bodies):
             return self
-        return self.pick(range(start, end))
+        # Often of a single message: `pick` takes three times as long.
+        return SowRecordBatch(
+            self.topic if isinstance(self.topic, str) else self.topic[start:end],
+            self.keys[start:end],
+            self.bodies[start:end],
+            self.sequences[start:end],
+            part_of(self.timestamp, start, end),
+            part_of(self.expires, start, end),
+            part_of(self.publisher, start, end),
+            self.numbers[start:end],
+            self.correlation_ids[start:end],
+            self.deletions[start:end],
+        )
 
     def pick(self, positions: Sequence[int]) -> SowRecordBatch:
         """Return those at some positions."""
