@@ -101,12 +101,12 @@ def deliveries(
             command = "delta_publish" if is_delta else "publish"
             deletes = has_deletions and number % 5 == 0 and topic in (*RECORDS, *PATTERN, *MADE)
             header: dict[str, Any] = {"c": "sow_delete" if deletes else command, "t": topic}
-            if deletes:
-                header |= {"cid": str(number), "a": "processed,stats"}
-            elif has_values and number % 4 > 1:
+            if has_values and not deletes and number % 4 > 1:
                 header |= {"x": f"id-{number}", "k": str(number), "e": 60}
             if numbered:
                 header |= {"s": number, "a": "persisted" if number % 2 else "processed"}
+            if deletes:
+                header |= {"cid": str(number), "a": "processed,stats"}
             value = number * number // 3 % 7
             body = b'{"id":%d,"n":%d,"pad":"%b"}' % (number % 3, value, b"x" * (number // 6 % 4))
             if has_large and is_delta:
