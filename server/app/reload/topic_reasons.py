@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from server.app.reload.reloadable_part import ConfigurationChange
     from server.app.wiring.open_topics import OpenTopics
 
-_LIVE_ELEMENTS: Final = (
+_DEFERRED_ELEMENTS: Final = (
     "SlabSize",
     "InitialSlabCount",
     "ExpectedKeyCountHint",
     "RecoveryPoint",
 )
-"""Elements of a SOW topic that matter only when its file is made."""
+"""Elements of a SOW topic that count when its file is made, or at the next start."""
 _EXPIRE_TRIGGER: Final = "amps-action-on-sow-expire-message"
 _MAX_FILE_SIZE: Final = 64 * 1024 * 1024
 """Bytes of records that a reload reads, while clients wait."""
@@ -95,7 +95,7 @@ class TopicReasons:
         if change.key == "Expiration" and isinstance(source, SowTopicRecords):
             if source.spec.expiration_enabled != topic.expiration_enabled:
                 yield "its records are indexed by their ends from a start on"
-        elif change.key not in _LIVE_ELEMENTS:
+        elif change.key not in _DEFERRED_ELEMENTS:
             yield "records, queues and subscriptions depend on it"
 
     def _topic_reasons(self, topic: TopicSpec, case: ConfigurationChange) -> Iterator[str]:
