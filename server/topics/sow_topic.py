@@ -290,7 +290,7 @@ class SowTopic(RecordTopic):
             return
         for index, change in enumerate(changes):
             if change is not None:
-                self._announce_row(change, batch.bookmark_at(index), envelope)
+                self.announce_row(change, batch.bookmark_at(index), envelope)
         if not changes and (records := batch.without_deletions()).bodies:
             self.announce_batch(records, envelope)
 
@@ -299,7 +299,7 @@ class SowTopic(RecordTopic):
         """True if changes may be announced after later ones have been made."""
         return not (self._followers or self.needs_current_records)
 
-    def _announce_row(self, change: RecordChange, bookmark: str, envelope: Envelope) -> None:
+    def announce_row(self, change: RecordChange, bookmark: str, envelope: Envelope) -> None:
         """Announce a change, with a bookmark of its own."""
         record = change.record
         own = envelope.with_correlation_id("" if record is None else record.correlation_id)
@@ -322,7 +322,7 @@ class SowTopic(RecordTopic):
                 problems.append((index, error))
                 continue
             if is_heard and change is not None:
-                self._announce_row(change, batch.bookmark_at(index), envelope)
+                self.announce_row(change, batch.bookmark_at(index), envelope)
         return problems
 
     def apply_record(self, record: Record, envelope: Envelope) -> None:
@@ -337,7 +337,7 @@ class SowTopic(RecordTopic):
         """
         change = self._sow.apply(record)
         if self.has_recipients:
-            self._announce_row(change, record.bookmark, envelope)
+            self.announce_row(change, record.bookmark, envelope)
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope

@@ -161,7 +161,13 @@ class TableBatch:
         """
         begin, stop = self._range_of(start, end)
         topic, first, last = self.topics[self._keys[begin]], begin - self._begin, stop - self._begin
-        topic.announce_rows(self._records.part(first, last), self._changes[first:last], envelope)
+        if not self._changes:
+            topic.announce_rows(self._records.part(first, last), (), envelope)
+        elif topic.has_subscriptions:
+            for index in range(first, last):
+                change = self._changes[index]
+                if change is not None:
+                    topic.announce_row(change, self._records.bookmark_at(index), envelope)
 
     def _range_of(self, start: int, end: int) -> tuple[int, int]:
         """Return the indexes of the first one of some messages, and behind the last one."""
