@@ -6,6 +6,7 @@ them pays nothing, and its conftest.py shows the origin of the fixtures.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,6 +17,9 @@ from amperage.testing.server import DEFAULT_CONFIGURATION, TemporaryServer, run_
 
 _LOG_LINES: Final = 100
 """The number of lines of a server's log in the report of a failed test."""
+
+_LOG_DELAY_S: Final = 0.1
+"""How long a server may take to write the entries of a failed test, which it does in batches."""
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +69,7 @@ def pytest_runtest_makereport(
         values: dict[str, Any] = getattr(item, "funcargs", {})
         for name, value in values.items():
             if isinstance(value, TemporaryServer):
+                time.sleep(_LOG_DELAY_S)
                 end = "\n".join(value.log().splitlines()[-_LOG_LINES:])
                 report.sections.append((f"Log of {name}", end))
     return report
