@@ -174,7 +174,7 @@ class TableBatch:
         return bisect_left(self._positions, start), bisect_left(self._positions, end)
 
     def _indexes_of(self, key: int) -> Sequence[int]:
-        """Return the indexes of the records of a topic among those that have been put."""
+        """Return the indexes of a topic's records among the records that have been put."""
         count = len(self._records.bodies)
         if len(self.topics) == 1:
             return range(count)

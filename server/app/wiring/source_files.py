@@ -1,4 +1,4 @@
-"""The files that an instance is made from: its configuration, and those that its parts read.
+"""The files that an instance is made from: its configuration, and the files that its parts read.
 
 Objects made from them are in use everywhere (compiled filters, keys of records), so a changed file
 is only logged, and takes effect with a restart, or the configuration with a reload.
@@ -29,7 +29,7 @@ class SourceFileWatch:
         log: gets an entry for each change.
 
     Attributes:
-        configuration: the configuration file, and those that it includes.
+        configuration: the configuration file, and the files that it includes.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SourceFileWatch:
         """Watch the files of a configuration, and no others any more.
 
         Args:
-            configuration: the configuration file, and those that it includes.
+            configuration: the configuration file, and the files that it includes.
             spec: the instance.
         """
         self.configuration = configuration

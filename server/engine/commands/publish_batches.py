@@ -272,7 +272,7 @@ class PublishBatcher:
             is_certain: whether it never reports a problem.
         """
         session = self._session
-        first = 0  # of those that may have to wait
+        first = 0  # the position of the first command that may have to wait
         if refusals:
             commands, first = self._refuse_messages(commands, refusals, when_settled)
         frames: list[bytes] = []

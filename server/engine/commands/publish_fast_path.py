@@ -38,9 +38,9 @@ class RequestedAcks:
 
     Attributes:
         types: their types.
-        immediate: frames those that can be sent at once, None if there are none.
-        deferred: frames those that wait until messages are on stable storage, None if there are
-            none.
+        immediate: frames the acks that can be sent at once; None if there are none.
+        deferred: frames the acks that wait until messages are on stable storage; None if there
+            are none.
         are_conflated: whether these are conflated instead, see `PersistedAcks`.
         has_statistics: whether `DELETION_STATISTICS` follow the immediate ones.
     """

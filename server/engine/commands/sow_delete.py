@@ -197,7 +197,7 @@ def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
 
 
 def report_deletion(session: Session, header: Header) -> None:
-    """Report a deletion to those who watch the actions of clients."""
+    """Report a deletion to watchers of client actions."""
     if not session.is_internal:
         session.engine.client_status.publish(
             header.command,

@@ -67,7 +67,7 @@ class BackupSources:
 
     Attributes:
         instance: the instance's name.
-        configuration: returns the configuration file, and those that it includes.
+        configuration: returns the configuration file, and the files that it includes.
         chain_files: the files of chained ids.
         statistics: the database of statistics; None if it is in memory.
     """

@@ -1,4 +1,4 @@
-"""The functions of a table of records beyond storing them."""
+"""The options of a record table: indexes, keys, expiration, history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.message_types.paths import Path
 
 @dataclass(frozen=True, slots=True)
 class RecordTableOptions:
-    """The functions of a table beyond storing records.
+    """The options of a record table.
 
     Attributes:
         hash_indexes: the fields of each hash index.
