@@ -125,11 +125,6 @@ class ComparisonResult(NamedTuple):
     unclear: int
     txids: tuple[int, int]
 
-    @property
-    def is_equal(self) -> bool:
-        """True if no key differs, and none is unclear."""
-        return not (self.differing or self.unclear)
-
 
 class ComparisonError(Exception):
     """The comparison has no result; the text gives the reason."""

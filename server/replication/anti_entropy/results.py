@@ -35,11 +35,6 @@ class TopicComparison:
     keys: Sequence[str] = ()
     failure: str = ""
 
-    @property
-    def is_equal(self) -> bool:
-        """True if the records are the same."""
-        return not (self.differing or self.unclear or self.failure)
-
 
 class ComparisonHistory:
     """The latest results of all comparisons.

@@ -22,7 +22,6 @@ BINARY_FORMAT: Final = 1
 
 _INT16: Final = Struct(">H")
 _INT32: Final = Struct(">I")
-_SIGNED_INT32: Final = Struct(">i")
 _TWO_INT32: Final = Struct(">II")
 _FIELD: Final = Struct(">IHIhiH")
 
@@ -118,17 +117,6 @@ def row_description(columns: Sequence[ResultColumn], formats: Sequence[int]) -> 
             )
         )
     return encode_message(b"T", b"".join(parts))
-
-
-def data_row(values: Sequence[bytes | None]) -> bytes:
-    """Encode one row of values in their formats; None for NULL. See formats.py for many rows."""
-    parts = [_INT16.pack(len(values))]
-    for value in values:
-        if value is None:
-            parts.append(_SIGNED_INT32.pack(-1))
-        else:
-            parts += (_INT32.pack(len(value)), value)
-    return encode_message(b"D", b"".join(parts))
 
 
 def command_complete(tag: str) -> bytes:

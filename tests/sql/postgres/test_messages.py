@@ -161,7 +161,6 @@ ENCODED = [
         messages.row_description([ResultColumn("é", types.INT8)], [0]),
         b"T\0\0\0\x1b\0\1\xc3\xa9\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\0",
     ),
-    (messages.data_row([b"a", None, b""]), b"D\0\0\0\x13\0\3\0\0\0\1a\xff\xff\xff\xff\0\0\0\0"),
     (messages.command_complete("SELECT 5"), b"C\0\0\0\x0dSELECT 5\0"),
     (messages.EMPTY_QUERY_RESPONSE, b"I\0\0\0\4"),
     (messages.PARSE_COMPLETE, b"1\0\0\0\4"),
