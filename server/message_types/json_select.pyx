@@ -1,22 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Keeps a few members of JSON objects, in C, for select lists that name all fields to include.
 
-A plain body is an object of members with plain names (ASCII, without escapes); numbers and words
-are those of the standard; a wanted member comes once, and is no object, whose white space would
-have to be removed. The texts of its wanted members are copied, in their order. All others are read
-to their end, because a malformed body has no members to select from. Any other body is left to
-`JsonType.select`, of which the result for plain bodies is the same.
+Of a plain body (json_plain.pxd) in which a wanted member comes once, and is no object, whose white
+space would have to be removed, the texts of the wanted members are copied, in their order. All others
+are read to their end, because a malformed body has no members to select from. Any other body is left
+to `JsonType.select`, of which the result for plain bodies is the same.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.string cimport memcpy, memset, strncmp
+from libc.string cimport memcpy, memset
 
 from server.message_types.json_names cimport Name, NameTable, find_name, make_table
-from server.message_types.json_tokens cimport closing_quote, ends_token, skip_number, skip_space
-
-cdef enum:
-    MAX_NESTING = 16     # bodies that nest deeper are not plain here
+from server.message_types.json_plain cimport end_of_name, end_of_value
+from server.message_types.json_tokens cimport skip_space
 
 
 cdef struct Member:
@@ -133,63 +130,3 @@ cdef class MemberSelector:
             if at[0] != c',':
                 return -1
             at = skip_space(at + 1)
-
-
-cdef const char *end_of_name(const char *at, const char *end) noexcept nogil:
-    """Return the quote behind a plain name; NULL if there is none."""
-    if at[0] != c'"':
-        return NULL
-    at += 1
-    while c' ' <= at[0] <= c'~' and at[0] != c'"' and at[0] != c'\\':
-        at += 1
-    return at if at < end and at[0] == c'"' else NULL
-
-
-cdef const char *end_of_value(const char *at, const char *end, int depth) noexcept nogil:
-    """Return the end of a value; NULL if it is not plain."""
-    cdef const char *stop
-    cdef bint escapes
-    if at[0] == c'"':
-        stop = closing_quote(at + 1, end, &escapes)
-        return NULL if stop == NULL else stop + 1
-    if at[0] == c'{' or at[0] == c'[':
-        if depth == MAX_NESTING:
-            return NULL
-        return end_of_container(at, end, depth)
-    if not strncmp(at, b"true", 4) or not strncmp(at, b"null", 4):
-        stop = at + 4
-    elif not strncmp(at, b"false", 5):
-        stop = at + 5
-    else:
-        stop = at + (at[0] == c'-')
-        if stop[0] == c'0' and c'0' <= stop[1] <= c'9':
-            return NULL
-        stop = skip_number(at)
-    return stop if stop != NULL and ends_token(stop[0]) else NULL
-
-
-cdef const char *end_of_container(const char *at, const char *end, int depth) noexcept nogil:
-    """Return the end of an object or array; NULL if it is not plain."""
-    cdef bint is_object = at[0] == c'{'
-    cdef char closing = c'}' if is_object else c']'
-    at = skip_space(at + 1)
-    if at[0] == closing:
-        return at + 1
-    while True:
-        if is_object:
-            at = end_of_name(at, end)
-            if at == NULL:
-                return NULL
-            at = skip_space(at + 1)
-            if at[0] != c':':
-                return NULL
-            at = skip_space(at + 1)
-        at = end_of_value(at, end, depth + 1)
-        if at == NULL:
-            return NULL
-        at = skip_space(at)
-        if at[0] == closing:
-            return at + 1
-        if at[0] != c',':
-            return NULL
-        at = skip_space(at + 1)

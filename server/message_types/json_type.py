@@ -14,6 +14,7 @@ import msgspec
 import simdjson
 
 from amperage.wire.header import is_plain_text
+from server.message_types import json_flat
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bulk import RawColumn
 from server.message_types.json_read import (
@@ -111,6 +112,28 @@ class JsonType(RawTreeType):
                 pass
         return super().build(fields)
 
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
+        """Set fields, see `MessageType.update`."""
+        if all(len(path) == 1 for path, _ in fields):
+            updated = json_flat.merge(body, self.build(fields), nulls=True)
+            if updated is not None:
+                return updated
+        return super().update(body, fields)
+
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
+        """Apply a delta, see `MessageType.merge`."""
+        merged = json_flat.merge(stored, delta, nulls)
+        return super().merge(stored, delta, nulls=nulls) if merged is None else merged
+
+    def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
+        """Return the difference for delta subscribers, see `MessageType.differ`."""
+        kept_names = _plain_names(tuple(keep))
+        if kept_names is not None:
+            difference = json_flat.differ(previous, current, kept_names)
+            if difference is not None:
+                return difference or None
+        return super().differ(previous, current, keep)
+
     def render(self, tree: RawTree) -> bytes:
         """See `RawTreeType.render`."""
         members = [
@@ -171,6 +194,14 @@ class JsonType(RawTreeType):
 
     def _render(self, node: RawNode) -> bytes:
         return node if isinstance(node, bytes) else self.render(node)
+
+
+@lru_cache(maxsize=1024)
+def _plain_names(paths: tuple[Path, ...]) -> tuple[bytes, ...] | None:
+    """Return the names of members that JSON does not escape; None if a path is another one."""
+    names = [path[0] for path in paths if len(path) == 1]
+    plain = tuple(name.encode() for name in names if isinstance(name, str) and is_plain_text(name))
+    return plain if len(plain) == len(paths) else None
 
 
 def _decoded(decode: Callable[[bytes], _Decoded], text: bytes) -> _Decoded:

@@ -16,6 +16,7 @@ from server.message_types.base import BodyError, MessageTypeError, Value
 from server.message_types.bulk import BulkMessageType, bulk_extractor, bulk_selector, join
 from server.message_types.json_read import scanning_extractor
 from server.message_types.paths import Path, parse_path
+from server.message_types.raw_trees import RawTreeType
 from server.message_types.registry import create
 from server.message_types.select_list import parse_selection
 from server.message_types.trees import Tree, read_path
@@ -23,6 +24,10 @@ from tests.message_types.bodies import DOCUMENTS, damaged, paths_of, survives
 
 FIRST = create("json", "json", {})
 LAST = create("json", "json", {"EarlyTerminationOptimization": ["false"]})
+
+VALUES = st.sampled_from(
+    [None, True, 0, -5, 1.5, math.nan, math.inf, "", "x", '"\u00e9', "\udcff", [1, "x"]]
+)
 
 ORDER = b"""{"id": 7, "px": 102.00, "note": null, "empty": "", "live": true,
  "quote": {"bid": 1.10, "ask": {"px": 2}}, "tags": ["a", "b"], "none": [], "hollow": {},
@@ -393,6 +398,51 @@ def test_differ(previous: bytes, current: bytes, difference: bytes | None) -> No
 )
 def test_select(selection: str, selected: bytes) -> None:
     assert FIRST.select(ORDER, parse_selection(selection)) == selected
+
+
+BODIES = damaged(DOCUMENTS.map(texts)) | DOCUMENTS.map(texts) | members | patchwork
+KEPT: list[list[Path]] = [[], [("a",)], [("id",), ("c",)], [("a", "b")], [("\u00fc",)]]
+
+
+def result_of(call: Callable[[], bytes | None]) -> bytes | str | None:
+    """The body that a call makes, or its error."""
+    try:
+        return call()
+    except BodyError as error:
+        return str(error)
+
+
+@given(BODIES, BODIES, st.sampled_from(KEPT), st.booleans())
+def test_bodies_are_rebuilt_in_c_as_by_trees(
+    one: bytes, other: bytes, keep: list[Path], nulls: bool
+) -> None:
+    for kind in (FIRST, LAST):
+        assert isinstance(kind, RawTreeType)
+        assert result_of(lambda: kind.differ(one, other, keep)) == result_of(  # noqa: B023
+            lambda: RawTreeType.differ(kind, one, other, keep)  # noqa: B023
+        )
+        assert result_of(lambda: kind.merge(one, other, nulls=nulls)) == result_of(  # noqa: B023
+            lambda: RawTreeType.merge(kind, one, other, nulls=nulls)  # noqa: B023
+        )
+
+
+@given(BODIES, st.lists(st.tuples(st.sampled_from(["a", "b", "\u00fc"]), VALUES), max_size=3))
+def test_fields_are_set_in_c_as_in_trees(body: bytes, values: list[tuple[str, Value]]) -> None:
+    fields: list[tuple[Path, Value]] = [((name,), value) for name, value in values]
+    for kind in (FIRST, LAST):
+        assert isinstance(kind, RawTreeType)
+        assert result_of(lambda: kind.update(body, fields)) == result_of(  # noqa: B023
+            lambda: RawTreeType.update(kind, body, fields)  # noqa: B023
+        )
+
+
+@pytest.mark.parametrize("count", [128, 129])
+def test_bodies_of_many_members_are_rebuilt(count: int) -> None:
+    body = texts({f"n{number}": number for number in range(count)})
+    more = texts({"n0": None, "more": 1})
+    assert json.loads(FIRST.merge(body, more)) == json.loads(body) | {"more": 1}
+    difference = FIRST.differ(body, texts(json.loads(body) | {"n5": 6}), [("n1",)])
+    assert difference == b'{"n1":1,"n5":6}'
 
 
 SELECTIONS = ["-/,+/a", "-/,+/id,+/a,+/c", "-/", "-/,+/a/b", "-/a", "+/", "-/,+[/\u00fc],+/b"]
