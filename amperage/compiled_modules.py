@@ -98,6 +98,7 @@ COMPILED: Final = (
     "server.storage.sow.memory_store",
     "server.storage.sow.slab.slab_file",
     "server.storage.sow.slab.slab_log",
+    "server.storage.sow.record_batch",
     "server.storage.sow.record_table",
     "server.storage.sow.topic_records",
     "server.topics.subscriptions.subscriber_set",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from server.replication.core.columns import by_value
 from server.storage.journal import JournalEntryKind
-from server.storage.journal.write.blocks import each, map_column, of_one
+from server.storage.journal.write.blocks import each, of_one
 from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.interleaved_delivery import NO_TOPIC
 from server.topics.journaled_topic import (
@@ -38,6 +38,7 @@ from server.topics.transaction_log import SettledTopics
 
 if TYPE_CHECKING:
     from server.storage.journal.write.blocks import FieldColumn
+    from server.storage.sow.record_batch import TopicColumn
     from server.storage.sow.record_table import RecordTable
     from server.topics.interleaved_delivery import InterleavedDelivery
     from server.topics.journaled_topic import JournaledSowTopic
@@ -216,27 +217,31 @@ class InterleavedPublishes:
         bodies, count = self._log_bodies, len(self._log_bodies)
         self._sow_keys = self._sow_keys or [0] * count
         expirations = [*each(self._expirations, count)]
+        envelope = self._log_envelope
+        is_uniform = envelope.is_uniform
         rewritten: list[tuple[int, bytes]] = []
-        self._are_dependent = self._log_envelope.depends_on_records
+        self._are_dependent = envelope.depends_on_records
         for keys, positions in self._rows_by_table():
             topics = {key: cast("JournaledSowTopic", self._logged[key]) for key in keys}
             sow = topics[keys[0]].records
-            own_keys = [self._log_keys[position] for position in positions]
+            own_keys: FieldColumn = keys[0]
+            names: TopicColumn = sow.name
+            if sow.is_container:
+                own_keys = log_keys = [self._log_keys[position] for position in positions]
+                names = [topics[key].name for key in log_keys]
             self._are_dependent |= sow.reads_previous
-            names = [topics[key].name for key in own_keys] if sow.is_container else sow.name
             own_bodies = [bodies[position] for position in positions]
-            drafts = topics[keys[0]].draft_batch(
-                names, own_bodies, self._log_envelope.part(positions)
-            )
+            own_envelope = envelope if is_uniform else envelope.part(positions)
+            drafts = topics[keys[0]].draft_batch(names, own_bodies, own_envelope)
             if drafts is None:
                 return False
             batch = TableBatch(topics, own_keys, positions, drafts)
-            self._table_batches |= dict.fromkeys(keys, batch)
-            lifetimes, logged_keys = map_column(drafts.expires, in_seconds), drafts.logged_keys
+            for key in keys:
+                self._table_batches[key] = batch
+            lifetimes, logged_keys = drafts.expires, drafts.logged_keys
             for index, position in enumerate(positions):
                 self._sow_keys[position] = logged_keys[index]
-            for position, lifetime in zip(positions, each(lifetimes, len(positions)), strict=True):
-                expirations[position] = lifetime
+                expirations[position] = in_seconds(of_one(lifetimes, index))
             if drafts.bodies is not own_bodies:
                 rewritten += zip(positions, drafts.bodies, strict=True)
         if rewritten:
@@ -244,24 +249,28 @@ class InterleavedPublishes:
             for position, body in rewritten:
                 log_bodies[position] = all_bodies[self._log_rows[position]] = body
         self._expirations = expirations if any(expirations) else 0
-        if self._log_envelope.depends_on_records:
-            own = copy(self._log_envelope)
+        if envelope.depends_on_records:
+            own = copy(envelope)
             pairs = zip(self._log_keys, own.deltas or [False] * count, strict=True)
             own.deltas = [is_delta and key in self._table_batches for key, is_delta in pairs]
             self._kinds = kinds_of(own)
         return True
 
-    def _rows_by_table(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-        """Yield the keys of the topics of each table, and the positions of their messages."""
-        keys_by_table: dict[RecordTable, list[int]] = {}
+    def _rows_by_table(self) -> Sequence[tuple[list[int], list[int]]]:
+        """Return the keys of the topics of each table, and the positions of their messages."""
+        tables: dict[RecordTable, tuple[list[int], list[int]]] = {}
+        positions_by_key: dict[int, list[int]] = {}
         for key, topic in self._logged.items():
-            if topic.table is not None:
-                keys_by_table.setdefault(topic.table, []).append(key)
-        tables = [*keys_by_table.values()]
-        numbers = {key: number for number, keys in enumerate(tables) for key in keys}
-        for number, positions in by_value([numbers.get(key, -1) for key in self._log_keys]):
-            if number >= 0:
-                yield tables[number], positions
+            table = topic.table
+            if table is not None:
+                keys, positions = tables.setdefault(table, ([], []))
+                keys.append(key)
+                positions_by_key[key] = positions
+        for position, key in enumerate(self._log_keys):
+            own_positions = positions_by_key.get(key)
+            if own_positions is not None:
+                own_positions.append(position)
+        return [*tables.values()]
 
     def publish(self, delivery: InterleavedDelivery) -> Sequence[MessageRefusal]:
         """Record messages, apply and deliver them, after `prepare`. See `Topic.publish`."""
@@ -379,12 +388,15 @@ class InterleavedPublishes:
                 part = delivered.recorded_part(first, last, delivered.bookmark_publisher, numbers)
                 cast("Topic", topic).deliver(bodies[at:end], part)
             elif recorded is not None:
-                batch = self._table_batches[key]
-                own = bisect_left(rows, at), bisect_left(rows, end)
-                if batch.is_put:
-                    batch.announce(*own, self._log_envelope)
+                batch, start, count = self._table_batches[key], at, end - at
+                if len(rows) < len(self._keys):
+                    start = bisect_left(rows, at)
+                if batch.has_unannounced:
+                    batch.announce(start, count, self._log_envelope)
                 else:
-                    failures += batch.apply(*own, recorded, self._log_envelope, is_silent=False)
+                    failures += batch.apply(
+                        start, start + count, recorded, self._log_envelope, is_silent=False
+                    )
 
     def _delivered_part(self, begin: int, until: int, recorded: RecordedStep | None) -> Envelope:
         """Return the envelope of a range of the batch, with the bookmarks of recorded messages."""
@@ -436,10 +448,15 @@ class InterleavedPublishes:
 
         Those that have been published in their order are left out.
         """
-        for key, topic in self._record_topics.items():
-            if key not in self._keys_in_order:
-                rows = [row for row, own_key in enumerate(self._keys) if own_key == key]
-                refusals += _publish_rows(topic, rows, self._bodies, self._envelope)
+        rows_by_key: dict[int, list[int]] = {
+            key: [] for key in self._record_topics if key not in self._keys_in_order
+        }
+        for row, key in enumerate(self._keys):
+            rows = rows_by_key.get(key)
+            if rows is not None:
+                rows.append(row)
+        for key, rows in rows_by_key.items():
+            refusals += _publish_rows(self._topics[key], rows, self._bodies, self._envelope)
 
     def _notify_feeds(self, recorded: RecordedStep) -> None:
         """Notify the feeds of messages recorded in one step, each of all its topic's at once.

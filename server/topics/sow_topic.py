@@ -12,7 +12,7 @@ from server.message_types.base import BodyError
 from server.storage.journal import EntryTooLargeError, JournalUnavailableError
 from server.storage.sow.batch_changes import put_row, put_with_changes
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.record_batch import SowRecordBatch, TopicColumn, expiry_times
+from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
 from server.storage.sow.records import RecordChange, to_nanoseconds
 from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
 from server.topics.refused_sequences import RefusedSequenceError
@@ -185,11 +185,7 @@ class SowTopic(RecordTopic):
         drafts = self.draft_batch(sow.topic_column(self.name, count), bodies, envelope)
         if drafts is None:
             return self._publish_one_by_one(bodies, envelope)
-        batch = drafts._replace(
-            sequences=self._sow_registry.next_sequences(count),
-            timestamp=time_ns,
-            expires=expiry_times(drafts.expires, time_ns),
-        )
+        batch = drafts.recorded(self._sow_registry.next_sequences(count), time_ns, 0, ())
         problems = self.apply_batch(batch, envelope)
         self._sow_registry.mark_changed(sow)
         return [self._make_refusal(index, problem, envelope) for index, problem in problems]
@@ -202,7 +198,7 @@ class SowTopic(RecordTopic):
         Args:
             topic: the topics of the messages, which may be others of the same table.
             bodies: the messages.
-            envelope: the publisher's metadata of these messages.
+            envelope: the publisher's metadata of these messages; sequence numbers do not matter.
 
         Returns:
             The records, for which there is room, with lifetimes in place of expiry times, and
@@ -217,14 +213,7 @@ class SowTopic(RecordTopic):
         correlation_ids, given_keys = envelope.correlation_ids, envelope.sow_keys
         if envelope.sow_key:
             given_keys = [envelope.sow_key] * len(bodies)
-
-        def context_at(position: int) -> MessageContext:
-            own_topic = topic if isinstance(topic, str) else topic[position]
-            context = envelope.context(own_topic, bodies[position])
-            if correlation_ids:
-                context.correlation_id = correlation_ids[position] or None
-            return context
-
+        contexts = _contexts(topic, bodies, envelope) if sow.needs_context else ()
         try:
             drafts = sow.draft_batch(
                 topic,
@@ -234,7 +223,7 @@ class SowTopic(RecordTopic):
                 expires,
                 correlation_ids,
                 envelope.deletions,
-                context_at,
+                contexts,
             )
             if drafts is not None:
                 sow.table.ensure_space_for_batch(drafts)
@@ -431,3 +420,16 @@ class SowTopic(RecordTopic):
     def when_settled(self, then: StoreCallback) -> None:
         """Call back after putting everything published so far on stable storage, or failing to."""
         self._sow_registry.when_settled((self._sow,), then)
+
+
+def _contexts(
+    topic: TopicColumn, bodies: Sequence[bytes], envelope: Envelope
+) -> list[MessageContext]:
+    """Return the contexts of messages, for the functions that fields of their topics call."""
+    contexts: list[MessageContext] = []
+    for row, body in enumerate(bodies):
+        context = envelope.context(topic if isinstance(topic, str) else topic[row], body)
+        if envelope.correlation_ids:
+            context.correlation_id = envelope.correlation_ids[row] or None
+        contexts.append(context)
+    return contexts

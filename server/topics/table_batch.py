@@ -6,11 +6,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from server.storage.journal.write.blocks import of_one
 from server.storage.sow.batch_changes import put_with_changes
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.topics.topic_journal import uniform_ranges
 
 if TYPE_CHECKING:
+    from server.storage.journal.write.blocks import FieldColumn
     from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.records import RecordChange
     from server.storage.sow.store import RecordStoreError
@@ -48,24 +50,23 @@ class TableBatch:
 
     Args:
         topics: the topics, by key.
-        keys: the key of each message.
+        keys: the key of each message, or of all.
         positions: the positions of the messages among those for the log, ascending.
         drafts: their records, see `SowTopic.draft_batch`.
 
     Attributes:
         topics: see above.
         table: the table.
-        is_put: whether records have been put that are still to be announced.
     """
 
     __slots__ = (
+        "_announced",
         "_begin",
         "_changes",
         "_drafts",
         "_keys",
         "_positions",
         "_records",
-        "is_put",
         "table",
         "topics",
     )
@@ -73,7 +74,7 @@ class TableBatch:
     def __init__(
         self,
         topics: Mapping[int, JournaledSowTopic],
-        keys: Sequence[int],
+        keys: FieldColumn,
         positions: Sequence[int],
         drafts: SowRecordBatch,
     ) -> None:
@@ -85,12 +86,17 @@ class TableBatch:
         self._records = drafts  # in `put` those of recorded messages, to be announced
         self._begin = 0  # the index of the first of these
         self._changes: Sequence[RecordChange | None] = ()  # see `put_with_changes`
-        self.is_put = False
+        self._announced = len(drafts.bodies)  # the number of these that have been announced
 
     @property
     def announces_batches(self) -> bool:
         """True if changes may be announced after later ones have been made."""
         return all(topic.announces_batches for topic in self.topics.values())
+
+    @property
+    def has_unannounced(self) -> bool:
+        """True if records have been put that are still to be announced by `announce`."""
+        return self._announced < len(self._records.bodies)
 
     @property
     def announces_deletions(self) -> bool:
@@ -140,6 +146,7 @@ class TableBatch:
     ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of recorded messages, to be announced by `announce`; see `apply`."""
         self._begin, stop = self._range_of(start, end)
+        self._announced = 0
         self._records = self._recorded_part(self._begin, stop, recorded)
         needs_changes = any(topic.needs_changes for topic in self.topics.values())
         problems, self._changes = put_with_changes(
@@ -148,19 +155,23 @@ class TableBatch:
             needs_changes=needs_changes,
             needs_removals=self._needs_removals,
         )
-        self.is_put = True
         return self._failures(self._begin, problems)
 
-    def announce(self, start: int, end: int, envelope: Envelope) -> None:
+    def announce(self, start: int, count: int, envelope: Envelope) -> None:
         """Announce some of the records that have been put, of consecutive messages to one topic.
+
+        These are announced in their order; those of topics without recipients may be left out.
 
         Args:
             start: the position of the first message.
-            end: the position behind the last one.
+            count: the number of messages.
             envelope: the publisher's metadata of the batch.
         """
-        begin, stop = self._range_of(start, end)
-        topic, first, last = self.topics[self._keys[begin]], begin - self._begin, stop - self._begin
+        first = self._announced
+        while self._positions[self._begin + first] < start:
+            first += 1
+        self._announced = last = first + count
+        topic = self.topics[of_one(self._keys, self._begin + first)]
         if not self._changes:
             topic.announce_rows(self._records.part(first, last), (), envelope)
         elif topic.has_subscriptions:
@@ -171,24 +182,28 @@ class TableBatch:
 
     def _range_of(self, start: int, end: int) -> tuple[int, int]:
         """Return the indexes of the first one of some messages, and behind the last one."""
+        positions = self._positions
+        if start <= positions[0] and end > positions[-1]:  # mostly, all of them
+            return 0, len(positions)
         return bisect_left(self._positions, start), bisect_left(self._positions, end)
 
     def _indexes_of(self, key: int) -> Sequence[int]:
         """Return the indexes of a topic's records among the records that have been put."""
         count = len(self._records.bodies)
-        if len(self.topics) == 1:
+        if isinstance(self._keys, int):
             return range(count)
         keys = self._keys[self._begin : self._begin + count]
         return [index for index, own_key in enumerate(keys) if own_key == key]
 
     def _recorded_part(self, begin: int, stop: int, recorded: RecordedStep) -> SowRecordBatch:
         """Return the records of some of the messages, which have been recorded."""
-        indexes = [position - recorded.start for position in self._positions[begin:stop]]
+        start, txids, numbers = recorded.start, recorded.txids, recorded.numbers
+        positions = self._positions[begin:stop]
         return self._drafts.part(begin, stop).recorded(
-            [recorded.txids[index] for index in indexes],
+            [txids[position - start] for position in positions],
             recorded.timestamp_us * NANOSECONDS_IN_MICROSECOND,
             recorded.publisher,
-            [recorded.numbers[index] for index in indexes],
+            [numbers[position - start] for position in positions],
         )
 
     def _failures(

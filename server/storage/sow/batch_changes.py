@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.record_table import RecordTable
 from server.storage.sow.records import RecordChange
-from server.storage.sow.store import RecordStore, RecordStoreError
+from server.storage.sow.store import RecordStoreError
 
 
 def put_with_changes(
@@ -31,7 +31,7 @@ def put_with_changes(
     changes: list[RecordChange | None] = []
     try:
         if needs_changes:
-            changes += changes_of(batch, table.store)
+            changes += changes_of(batch, table)
     except RecordStoreError:
         return _put_each(table, batch)
     problems: list[tuple[int, RecordStoreError]] = []
@@ -91,16 +91,14 @@ def _put_each(
     return problems, changes
 
 
-def changes_of(batch: SowRecordBatch, store: RecordStore) -> list[RecordChange]:
-    """Return the changes that a batch makes if it is put into a store.
+def changes_of(batch: SowRecordBatch, table: RecordTable) -> list[RecordChange]:
+    """Return the changes that a batch makes if it is put into a table.
 
     Raises:
         RecordStoreError: an earlier state cannot be read.
     """
     identities = [*batch.identities()]
-    rows = {identity: store.find_row(identity) for identity in identities}
-    known = {identity: row for identity, row in rows.items() if row is not None}
-    states = dict(zip(known, store.read_records([*known.values()]), strict=True))
+    states = table.get_all(identities)
     changes: list[RecordChange] = []
     for position, identity in enumerate(identities):
         record = batch.record_at(position)

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
-from typing import NamedTuple, TypeAlias
+from typing import Final, TypeAlias, cast
 
-from server.storage.journal.write.blocks import FieldColumn, each, map_column, of_one, part_of
+from server.storage.journal.write.blocks import (
+    FieldColumn,
+    each,
+    fields_at,
+    map_column,
+    of_one,
+    part_of,
+    values_at,
+)
 from server.storage.sow.records import Record
 
 TopicColumn: TypeAlias = str | Sequence[str]
@@ -19,16 +27,6 @@ TopicColumn: TypeAlias = str | Sequence[str]
 
 KeyColumn: TypeAlias = Sequence[int] | Sequence[str]
 """The SOW keys of records: numbers that were made from fields, or the texts of publishers."""
-
-
-def expiry_times(lifetimes: FieldColumn, now: int) -> FieldColumn:
-    """Return when records expire that are put at a given time; 0 for never.
-
-    Args:
-        lifetimes: their lifetimes in nanoseconds; 0 for no limit.
-        now: the time of the put, in nanoseconds since 1970.
-    """
-    return map_column(lifetimes, lambda lifetime: now + lifetime if lifetime else 0)
 
 
 class Deletion:
@@ -44,10 +42,10 @@ class Deletion:
         self.count = 0
 
 
-class SowRecordBatch(NamedTuple):
+class SowRecordBatch:
     """Records that are put one after the other. See `Record` for the fields.
 
-    Attributes:
+    Args:
         topic: the topic of all of them; for a topic with a Pattern the topics of each.
         keys: their SOW keys.
         bodies: the messages.
@@ -61,16 +59,29 @@ class SowRecordBatch(NamedTuple):
             empty if there are none. A store gets no deletions.
     """
 
-    topic: TopicColumn
-    keys: KeyColumn
-    bodies: Sequence[bytes]
-    sequences: Sequence[int]
-    timestamp: FieldColumn
-    expires: FieldColumn = 0
-    publisher: FieldColumn = 0
-    numbers: Sequence[int] = ()
-    correlation_ids: Sequence[str] = ()
-    deletions: Sequence[Deletion | None] = ()
+    def __init__(
+        self,
+        topic: TopicColumn,
+        keys: KeyColumn,
+        bodies: Sequence[bytes],
+        sequences: Sequence[int],
+        timestamp: FieldColumn,
+        expires: FieldColumn = 0,
+        publisher: FieldColumn = 0,
+        numbers: Sequence[int] = (),
+        correlation_ids: Sequence[str] = (),
+        deletions: Sequence[Deletion | None] = (),
+    ) -> None:
+        self.topic: Final = topic
+        self.keys: Final = keys
+        self.bodies: Final = bodies
+        self.sequences: Final = sequences
+        self.timestamp: Final = timestamp
+        self.expires: Final = expires
+        self.publisher: Final = publisher
+        self.numbers: Final = numbers
+        self.correlation_ids: Final = correlation_ids
+        self.deletions: Final = deletions
 
     def identities(self, start: int = 0) -> Iterable[str]:
         """Return the identities of those from `start` on; see `store.identity_of`."""
@@ -89,7 +100,6 @@ class SowRecordBatch(NamedTuple):
         """Return those from `start` to `end`."""
         if not start and end == len(self.bodies):
             return self
-        # Often of a single message: `pick` takes three times as long.
         return SowRecordBatch(
             self.topic if isinstance(self.topic, str) else self.topic[start:end],
             self.keys[start:end],
@@ -103,9 +113,20 @@ class SowRecordBatch(NamedTuple):
             self.deletions[start:end],
         )
 
-    def pick(self, positions: Sequence[int]) -> SowRecordBatch:
-        """Return those at some positions."""
-        return SowRecordBatch._make(_values_at(column, positions) for column in self)
+    def pick(self, rows: Sequence[int]) -> SowRecordBatch:
+        """Return those at some rows."""
+        return SowRecordBatch(
+            self.topic if isinstance(self.topic, str) else values_at(self.topic, rows),
+            cast("KeyColumn", values_at(cast("Sequence[object]", self.keys), rows)),
+            values_at(self.bodies, rows),
+            values_at(self.sequences, rows),
+            fields_at(self.timestamp, rows),
+            fields_at(self.expires, rows),
+            fields_at(self.publisher, rows),
+            values_at(self.numbers, rows),
+            values_at(self.correlation_ids, rows),
+            values_at(self.deletions, rows),
+        )
 
     def ranges(self) -> Iterator[tuple[int, int, bool]]:
         """Yield the ranges of records to put, and of deletions: begin, end, whether they delete."""
@@ -121,8 +142,7 @@ class SowRecordBatch(NamedTuple):
         """Return the records to put."""
         if not self.deletions:
             return self
-        rows = [row for row, deletion in enumerate(self.deletions) if deletion is None]
-        return self.pick(rows)._replace(deletions=())
+        return self.pick([row for row, deletion in enumerate(self.deletions) if deletion is None])
 
     @property
     def logged_keys(self) -> Sequence[int | str]:
@@ -133,23 +153,43 @@ class SowRecordBatch(NamedTuple):
         pairs = zip(keys, self.deletions, strict=True)
         return [key if deletion is None else 0 for key, deletion in pairs]
 
+    def with_bodies(self, bodies: Sequence[bytes]) -> SowRecordBatch:
+        """Return them with other bodies."""
+        return SowRecordBatch(
+            self.topic,
+            self.keys,
+            bodies,
+            self.sequences,
+            self.timestamp,
+            self.expires,
+            self.publisher,
+            self.numbers,
+            self.correlation_ids,
+            self.deletions,
+        )
+
     def recorded(
-        self, txids: Sequence[int], time_ns: int, publisher: int, numbers: Sequence[int]
+        self, sequences: Sequence[int], time_ns: int, publisher: FieldColumn, numbers: Sequence[int]
     ) -> SowRecordBatch:
-        """Return drafts as the records of messages that the transaction log has recorded.
+        """Return drafts, which have lifetimes in place of expiry times, as records to put.
 
         Args:
-            txids: the txids of the messages.
-            time_ns: the time of recording, in nanoseconds since 1970.
+            sequences: their places: the txids, if they are in the transaction log.
+            time_ns: the time at which they got these, in nanoseconds since 1970.
             publisher: the number that represents the publisher in bookmarks.
-            numbers: the publisher's sequence numbers in bookmarks.
+            numbers: the publisher's sequence numbers in bookmarks; empty if they have no bookmarks.
         """
-        return self._replace(
-            sequences=txids,
-            timestamp=time_ns,
-            expires=expiry_times(self.expires, time_ns),
-            publisher=publisher,
-            numbers=numbers,
+        return SowRecordBatch(
+            self.topic,
+            self.keys,
+            self.bodies,
+            sequences,
+            time_ns,
+            map_column(self.expires, lambda lifetime: time_ns + lifetime if lifetime else 0),
+            publisher,
+            numbers,
+            self.correlation_ids,
+            self.deletions,
         )
 
     def split_by_publisher(self) -> Iterator[SowRecordBatch]:
@@ -157,11 +197,22 @@ class SowRecordBatch(NamedTuple):
         if isinstance(self.publisher, int):
             yield self
             return
-        start = 0
+        end = 0
         for publisher, group in groupby(self.publisher):
-            end = start + sum(1 for _ in group)
-            yield self.part(start, end)._replace(publisher=publisher)
-            start = end
+            start, end = end, end + len([*group])
+            part = self.part(start, end)
+            yield SowRecordBatch(
+                part.topic,
+                part.keys,
+                part.bodies,
+                part.sequences,
+                part.timestamp,
+                part.expires,
+                publisher,
+                part.numbers,
+                part.correlation_ids,
+                part.deletions,
+            )
 
     def record_tuples(self, start: int) -> Iterator[tuple[object, ...]]:
         """Iterate over them from `start` on, each as the plain tuple of a `Record`'s fields."""
@@ -201,14 +252,3 @@ class SowRecordBatch(NamedTuple):
             self.correlation_ids[position] if self.correlation_ids else "",
             self.bookmark_at(position),
         )
-
-
-def _values_at(
-    column: TopicColumn | FieldColumn | Sequence[object], positions: Sequence[int]
-) -> object:
-    """Return the values of some records in a field; one value for all, or none, stays as it is."""
-    if isinstance(column, int | str) or not column:
-        return column
-    if isinstance(positions, range):
-        return column[positions.start : positions.stop]
-    return [column[position] for position in positions]

@@ -166,6 +166,19 @@ class RecordTable:
         row = self.store.find_row(identity)
         return None if row is None else self.store.read_record(row)
 
+    def get_all(self, identities: Iterable[str]) -> dict[str, Record]:
+        """Return some records, by identity, without those that do not exist.
+
+        Raises:
+            RecordStoreError: one of them cannot be read.
+        """
+        rows: dict[str, int] = {}
+        for identity in identities:
+            row = self.store.find_row(identity)
+            if row is not None:
+                rows[identity] = row
+        return dict(zip(rows, self.store.read_records([*rows.values()]), strict=True))
+
     def ensure_space(self, records: Iterable[Record]) -> None:
         """Make sure that the store has space to put records next, in sequence.
 

@@ -12,6 +12,7 @@ The result is stored, journaled and sent on, not the message as received.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, repeat
 from typing import Final
 
 from amperage.wire.header import json_text
@@ -272,7 +273,7 @@ class SowTopicRecords:
         lifetimes: FieldColumn,
         correlation_ids: Sequence[str],
         deletions: Sequence[Deletion | None],
-        context_at: Callable[[int], MessageContext],
+        contexts: Sequence[MessageContext],
     ) -> SowRecordBatch | None:
         """Return the records that messages become, if `drafts_batches` is true.
 
@@ -287,7 +288,8 @@ class SowTopicRecords:
             lifetimes: their lifetimes in nanoseconds, 0 for no limit.
             correlation_ids: their correlation ids, "" for none; empty if there are none.
             deletions: the deletions among them; empty if there are none.
-            context_at: returns the context of a message that functions can read.
+            contexts: the context of each that functions can read; empty if `needs_context` is
+                false.
 
         Returns:
             The records, with lifetimes in place of expiry times, and without positions in the
@@ -304,13 +306,10 @@ class SowTopicRecords:
                 return None
             pairs = zip(each(lifetimes, len(bodies)), deletions, strict=True)
             lifetimes = [0 if deletion else lifetime for lifetime, deletion in pairs]
-        contexts: Sequence[MessageContext | None] = [None] * len(bodies)
-        if self.needs_context:
-            contexts = [context_at(position) for position in range(len(bodies))]
         if self._preprocessing is not None:
             bodies = [
-                self._preprocessing.apply(body, None, context or NO_CONTEXT)
-                for body, context in zip(bodies, contexts, strict=True)
+                self._preprocessing.apply(body, None, contexts[row] if contexts else NO_CONTEXT)
+                for row, body in enumerate(bodies)
             ]
         batch = SowRecordBatch(
             topic,
@@ -330,16 +329,20 @@ class SowTopicRecords:
         self,
         batch: SowRecordBatch,
         deltas: Sequence[bool],
-        contexts: Sequence[MessageContext | None],
+        contexts: Sequence[MessageContext],
     ) -> SowRecordBatch | None:
         """Return messages enriched, and merged with the records that they update.
 
         See `draft_batch`.
         """
-        correlation_ids = batch.correlation_ids
+        correlation_ids, identities = batch.correlation_ids, [*batch.identities()]
         states: dict[str, tuple[bytes | None, str]] = {}  # of records after the messages so far
+        if deltas or self.reads_previous:
+            is_needed: Iterable[bool] = repeat(True) if self.reads_previous else deltas
+            for identity, record in self.table.get_all(compress(identities, is_needed)).items():
+                states[identity] = record.body, record.correlation_id
         rewritten: list[bytes] = []
-        for position, identity in enumerate(batch.identities()):
+        for position, identity in enumerate(identities):
             if batch.deletions and batch.deletions[position] is not None:
                 if not batch.bodies[position]:
                     return None
@@ -352,28 +355,23 @@ class SowTopicRecords:
             correlation_id = correlation_ids[position] if correlation_ids else ""
             previous: bytes | None = None
             if is_delta or self.reads_previous:
-                previous, kept_id = states.get(identity) or self._state_of(identity)
+                previous, kept_id = states.get(identity) or (None, "")
                 if is_delta and kept_id and not correlation_id:
                     return None
             body = self._rewrite_body(
                 batch.bodies[position],
                 str(batch.keys[position]),
                 previous,
-                contexts[position],
+                contexts[position] if contexts else None,
                 delta=is_delta,
             )
             states[identity] = body, correlation_id
             rewritten.append(body)
-        return batch._replace(bodies=rewritten)
+        return batch.with_bodies(rewritten)
 
     def _has_record(self, identity: str) -> bool:
         """Return whether there is a record."""
         return self.table.store.find_row(identity) is not None
-
-    def _state_of(self, identity: str) -> tuple[bytes | None, str]:
-        """Return the body and the correlation id of a record; no body if there is none."""
-        record = self.table.get(identity)
-        return (None, "") if record is None else (record.body, record.correlation_id)
 
     @property
     def has_given_keys(self) -> bool:
@@ -384,9 +382,10 @@ class SowTopicRecords:
         self, bodies: Sequence[bytes], topic: TopicColumn, given_keys: Sequence[str]
     ) -> KeyColumn:
         """Return the SOW keys of messages; see `draft_batch`."""
-        if self.has_given_keys:
+        source = self.key_source(topic if isinstance(topic, str) else topic[0])
+        if isinstance(source, PublisherKeys):
             return [key or NO_KEY for key in given_keys] or [NO_KEY] * len(bodies)
-        return self.key_numbers(bodies, topic)
+        return self._numbers_from(source, bodies, topic)
 
     def key_numbers(self, bodies: Sequence[bytes], topic: TopicColumn) -> Sequence[int]:
         """Return the SOW keys of messages that are made from fields, as numbers.
@@ -396,7 +395,12 @@ class SowTopicRecords:
             topic: the topics published to.
         """
         source = self.key_source(topic if isinstance(topic, str) else topic[0])
-        assert isinstance(source, FieldKeys)  # noqa: S101 - the caller knows
+        return self._numbers_from(source, bodies, topic)
+
+    def _numbers_from(
+        self, source: KeySource, bodies: Sequence[bytes], topic: TopicColumn
+    ) -> Sequence[int]:
+        assert isinstance(source, FieldKeys)  # noqa: S101 - the callers know
         has_domains = not isinstance(topic, str) and self.spec.key_domain == self.spec.name
         return source.key_numbers(bodies, topic if has_domains else ())
 

@@ -26,7 +26,7 @@ from server.replication.core.columns import field_of, pick_values
 from server.storage.journal import MESSAGES, JournalEntryKind, each
 from server.storage.journal.write.blocks import map_column, of_one
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.record_batch import SowRecordBatch, expiry_times
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.storage.sow.store import RecordStoreError, cleaning_paused
 from server.topics.replicated.batch import APPLY_BATCH_SIZE
@@ -252,11 +252,8 @@ class ReplicatedRecordApplier:
         time_ns = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         failed: list[BatchFailure] = []
         if drafts.batch is not None:
-            batch = drafts.batch._replace(
-                sequences=appended.txids,
-                timestamp=time_ns,
-                expires=expiry_times(drafts.batch.expires, time_ns),
-            )
+            received = drafts.batch
+            batch = received.recorded(appended.txids, time_ns, received.publisher, received.numbers)
             for start, end in self._ranges_to_put(batch, appended.flags):
                 problems = self._writer.apply_batch(batch.part(start, end), envelope)
                 failed += [(positions[start + index], problem) for index, problem in problems]

@@ -125,6 +125,7 @@ class RecordFanout(SubscriberSet):
         "_delivery_cache",
         "_delta_encoder",
         "_filtered_tracking_count",
+        "_has_result_sets",
         "_is_stale",
         "_mixed_unfiltered",
         "_pages",
@@ -145,6 +146,7 @@ class RecordFanout(SubscriberSet):
         self._delta_encoder = delta_encoder
         self._pages = TopicPages(message_type, functions, find_record, delta_encoder)
         self._aggregates: dict[Subscription, AggregateSubscription] = {}
+        self._has_result_sets = False
         self._is_stale = False
         self._plain_framers: list[OutboxRecordFramer] | None = []  # see `plain_deliveries`
         self._tracking_count = 0  # subscriptions that track focus
@@ -158,12 +160,12 @@ class RecordFanout(SubscriberSet):
     @property
     def has_subscriptions(self) -> bool:
         """See `SubscriberSet.has_subscriptions`."""
-        return super().has_subscriptions or self.has_result_sets
+        return bool(self._subscriptions) or self._has_result_sets
 
     @property
     def has_result_sets(self) -> bool:
         """True if a subscription is to a page or to groups of the records."""
-        return bool(self._pages or self._aggregates)
+        return self._has_result_sets
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
         """Return the result set of a subscription's page; None if it has none."""
@@ -189,6 +191,7 @@ class RecordFanout(SubscriberSet):
             self._update_counts(subscription, 1)
         else:
             self._pages.attach(subscription, subscription.page, self._single_delivery)
+        self._has_result_sets = bool(self._pages or self._aggregates)
 
     def _detach(self, subscription: Subscription) -> None:
         """See `SubscriberSet.detach`."""
@@ -199,6 +202,7 @@ class RecordFanout(SubscriberSet):
         elif subscription in self._subscriptions:
             super()._detach(subscription)
             self._update_counts(subscription, -1)
+        self._has_result_sets = bool(self._pages or self._aggregates)
 
     def _update_counts(self, subscription: Subscription, step: int) -> None:
         is_comparing = (
@@ -229,7 +233,7 @@ class RecordFanout(SubscriberSet):
     @property
     def needs_current_records(self) -> bool:
         """True if a change has to be announced before the next one: for pages and groups."""
-        return bool(self._pages or self._aggregates)
+        return self._has_result_sets
 
     def _predecessor_of(self, subscription: Subscription) -> AggregateSubscription | None:
         """Return the live aggregated subscription that `subscription` is about to replace."""

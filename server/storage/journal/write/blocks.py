@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from server.storage.journal.errors import JournalUnavailableError
 from server.storage.journal.format.layout import PAGE
 from server.storage.journal.write.handles import Handles
+
+_Value = TypeVar("_Value")
 
 FieldColumn: TypeAlias = int | Sequence[int]
 """The values of entries in one field: one for all, or one for each."""
@@ -34,6 +36,20 @@ def of_one(field: FieldColumn, index: int) -> int:
 def part_of(field: FieldColumn, start: int, stop: int) -> FieldColumn:
     """Return the field of consecutive entries, `start` to before `stop`."""
     return field if isinstance(field, int) else field[start:stop]
+
+
+def values_at(column: Sequence[_Value], rows: Sequence[int]) -> Sequence[_Value]:
+    """Return the values of a column at some rows; a column without values stays empty."""
+    if not column:
+        return column
+    if isinstance(rows, range):
+        return column[rows.start : rows.stop]
+    return [column[row] for row in rows]
+
+
+def fields_at(field: FieldColumn, rows: Sequence[int]) -> FieldColumn:
+    """Return the field of some entries."""
+    return field if isinstance(field, int) else values_at(field, rows)
 
 
 def map_column(field: FieldColumn, make: Callable[[int], int]) -> FieldColumn:

@@ -77,8 +77,9 @@ cdef enum:
 def write_batch(
     mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, batch, Py_ssize_t start, own_topic
 ):
-    cdef list bodies = list(batch.bodies), keys = list(batch.keys), sequences = list(batch.sequences)
-    cdef list numbers = list(batch.numbers), correlation_ids = list(batch.correlation_ids)
+    cdef list bodies = as_list(batch.bodies), keys = as_list(batch.keys)
+    cdef list sequences = as_list(batch.sequences), numbers = as_list(batch.numbers)
+    cdef list correlation_ids = as_list(batch.correlation_ids)
     cdef list timestamps = column_of(batch.timestamp), moments = column_of(batch.expires)
     cdef list publishers = column_of(batch.publisher), topics = topics_of(batch.topic)
     cdef Py_ssize_t count = len(bodies), index
@@ -93,7 +94,7 @@ def write_batch(
     cdef uint8_t *to
     cdef bytes body, key_text, topic = b"", correlation_id = b""
     cdef dict names = {own_topic: b""}  # by topic, as entries have them
-    cdef array.array sizes = array.array("I")
+    cdef array.array sizes = array.clone(NO_SIZES, max(0, count - start), False)
     cdef Py_buffer view
     behind_publisher[0] = 124
     for column in (
@@ -105,7 +106,6 @@ def write_batch(
         for name in set(topics):
             if name not in names:
                 names[name] = text_to_bytes(name)
-    array.resize(sizes, max(0, count - start))
     PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
     try:
         if position < 0 or position % 8 or limit > view.len:
@@ -170,14 +170,21 @@ def write_batch(
     return sizes
 
 
+cdef array.array NO_SIZES = array.array("I")
+
+
+cdef inline list as_list(values):
+    return <list>values if type(values) is list else list(values)
+
+
 cdef list topics_of(topic):
     """Return the topics of records; None if all have the only topic of their table."""
-    return None if isinstance(topic, str) else list(topic)
+    return None if isinstance(topic, str) else as_list(topic)
 
 
 cdef list column_of(field):
     """Return the values of a field as a list; None if all records have the same value."""
-    return None if isinstance(field, int) else list(field)
+    return None if isinstance(field, int) else as_list(field)
 
 
 def index_batch(
@@ -190,7 +197,7 @@ def index_batch(
     long long location,
     array.array written,
 ):
-    cdef list keys = list(batch.keys), topics = topics_of(batch.topic), placed = [], added = []
+    cdef list keys = as_list(batch.keys), topics = topics_of(batch.topic), placed = [], added = []
     cdef Py_ssize_t count = len(written), index, row
     cdef long long gained = 0
     cdef unsigned padded_size

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from copy import copy
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from amperage.wire.header import json_text
 from server.expressions.message_context import MessageContext
+from server.storage.journal.write.blocks import values_at
 
 if TYPE_CHECKING:
     from server.storage.sow.record_batch import Deletion
     from server.topics.subscriptions.client import ClientIdentity
-
-_Value = TypeVar("_Value")
 
 
 class Envelope:
@@ -157,22 +156,27 @@ class Envelope:
         """True if effects of messages depend on the records before: of deltas and deletions."""
         return self.is_delta or bool(self.deltas or self.deletions)
 
+    @property
+    def is_uniform(self) -> bool:
+        """True if messages differ in sequence numbers and bookmarks only."""
+        return not (self.has_metadata_columns or self.deltas or self.deletions)
+
     def part(self, positions: Sequence[int]) -> Self:
         """Return this envelope for some messages of the batch, at these positions in it."""
         envelope = copy(self)
         if self.sequences:
-            envelope.sequences = _values_at(self.sequences, positions)
+            envelope.sequences = values_at(self.sequences, positions)
         if self.has_metadata_columns:
-            envelope.correlation_ids = _values_at(self.correlation_ids, positions)
-            envelope.sow_keys = _values_at(self.sow_keys, positions)
-            envelope.lifetimes = _values_at(self.lifetimes, positions)
+            envelope.correlation_ids = values_at(self.correlation_ids, positions)
+            envelope.sow_keys = values_at(self.sow_keys, positions)
+            envelope.lifetimes = values_at(self.lifetimes, positions)
         if self.deltas:
-            envelope.deltas = _values_at(self.deltas, positions)
+            envelope.deltas = values_at(self.deltas, positions)
         if self.deletions:
-            deletions = _values_at(self.deletions, positions)
+            deletions = values_at(self.deletions, positions)
             envelope.deletions = deletions if any(deletions) else ()
         if self.numbers:
-            envelope.numbers = _values_at(self.numbers, positions)
+            envelope.numbers = values_at(self.numbers, positions)
         return envelope
 
     def recorded_part(self, start: int, end: int, publisher: int, numbers: Sequence[int]) -> Self:
@@ -299,15 +303,6 @@ class ReplicatedEnvelope(Envelope):
     def describe_publisher(self, context: MessageContext) -> None:
         """See `Envelope.describe_publisher`."""
         context.user = self._user or None
-
-
-def _values_at(column: Sequence[_Value], positions: Sequence[int]) -> Sequence[_Value]:
-    """Return the values of a column at some positions; a column without values stays empty."""
-    if not column:
-        return column
-    if isinstance(positions, range):
-        return column[positions.start : positions.stop]
-    return [column[position] for position in positions]
 
 
 def correlation_key(correlation_id: str | None) -> bytes:
