@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config_schema.spec.sow import TopicSpec
+from server.expressions import ContextKind, parse_field, parse_identifier
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
 from server.message_types.paths import Path
+from server.storage.sow.keys.key_source import EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +37,36 @@ class RecordTableOptions:
     history_window_ns: int | None = None
     history_granularity_ns: int = 0
     functions: Functions = BUILTINS
+
+
+def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
+    """Return how a topic's records are indexed, and their lifetimes."""
+    keys = tuple(field_path(text) for text in spec.keys)
+    enriched = {
+        parse_field(text, ContextKind.ENRICHMENT, functions).destination for text in spec.enrichment
+    }
+    is_findable = not (
+        spec.name.startswith(EVENTS)
+        or any(_overlap(key, field) for key in keys for field in enriched)
+    )
+    return RecordTableOptions(
+        hash_indexes=tuple(tuple(map(field_path, index)) for index in spec.hash_indexes),
+        memo_fields=tuple(field_path(text) for text in spec.indexes),
+        key_fields=keys if is_findable and spec.key_generator is None else (),
+        key_domain=spec.key_domain,
+        has_pattern=spec.pattern is not None,
+        has_expiration=spec.expiration_enabled,
+        history_window_ns=spec.history.window if spec.history else None,
+        history_granularity_ns=spec.history.granularity if spec.history else 0,
+        functions=functions,
+    )
+
+
+def field_path(text: str) -> Path:
+    """Return the path of a field that the configuration names."""
+    return parse_identifier(text, ContextKind.PATH).path
+
+
+def _overlap(path: Path, other: Path) -> bool:
+    shorter = min(len(path), len(other))
+    return path[:shorter] == other[:shorter]

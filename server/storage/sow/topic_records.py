@@ -18,11 +18,10 @@ from typing import Final
 from amperage.wire.header import json_text
 from config_schema.regex import matches
 from config_schema.spec.sow import TopicSpec
-from server.expressions import ContextKind, parse_field, parse_identifier
+from server.expressions import ContextKind, parse_field
 from server.expressions.functions.registry import Functions
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.message_types.base import BodyError, MessageType
-from server.message_types.paths import Path
 from server.storage.journal.write.blocks import FieldColumn, each
 from server.storage.sow.enrichment import EnrichmentStage
 from server.storage.sow.keys.chaining import ChainingKeys
@@ -39,44 +38,12 @@ from server.storage.sow.keys.key_source import (
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.record_batch import Deletion, KeyColumn, SowRecordBatch, TopicColumn
 from server.storage.sow.record_table import RecordTable
-from server.storage.sow.record_table_options import RecordTableOptions
+from server.storage.sow.record_table_options import field_path, table_options
 from server.storage.sow.records import NANOSECONDS, Record, RecordChange
 from server.storage.sow.store import RecordStore
 
 _MAX_KEY_SOURCES: Final = 1024
 """Maximum number of key domains of logical topics with a cached key source."""
-
-
-def _path(text: str) -> Path:
-    return parse_identifier(text, ContextKind.PATH).path
-
-
-def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
-    """Return how a topic's records are indexed, and their lifetimes."""
-    keys = tuple(_path(text) for text in spec.keys)
-    enriched = {
-        parse_field(text, ContextKind.ENRICHMENT, functions).destination for text in spec.enrichment
-    }
-    is_findable = not (
-        spec.name.startswith(EVENTS)
-        or any(_overlap(key, field) for key in keys for field in enriched)
-    )
-    return RecordTableOptions(
-        hash_indexes=tuple(tuple(_path(text) for text in index) for index in spec.hash_indexes),
-        memo_fields=tuple(_path(text) for text in spec.indexes),
-        key_fields=keys if is_findable and spec.key_generator is None else (),
-        key_domain=spec.key_domain,
-        has_pattern=spec.pattern is not None,
-        has_expiration=spec.expiration_enabled,
-        history_window_ns=spec.history.window if spec.history else None,
-        history_granularity_ns=spec.history.granularity if spec.history else 0,
-        functions=functions,
-    )
-
-
-def _overlap(path: Path, other: Path) -> bool:
-    shorter = min(len(path), len(other))
-    return path[:shorter] == other[:shorter]
 
 
 class SowTopicRecords:
@@ -108,7 +75,7 @@ class SowTopicRecords:
     ) -> None:
         self.spec = spec
         self.table: Final = RecordTable(store, message_type, table_options(spec, functions))
-        fields = [_path(text) for text in spec.keys]
+        fields = [field_path(text) for text in spec.keys]
         self._has_events: Final = spec.name.startswith(EVENTS)
         if self._has_events:
             fields += nested_in_event(spec.name, fields)
@@ -485,7 +452,7 @@ class SowTopicRecords:
             if self._generator is not None:
                 source = self._generator
             elif self.spec.keys:
-                fields = [_path(text) for text in self.spec.keys]
+                fields = [field_path(text) for text in self.spec.keys]
                 if self._has_events:
                     source = EventKeys(domain, self._type, fields, self.spec.name)
                 else:
