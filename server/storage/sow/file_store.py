@@ -206,7 +206,10 @@ class FileStore:
 
     def read_record(self, row: int) -> Record:
         """See `RecordStore.read_record`."""
-        return self._read_record(self._locations[row])
+        records = self._slabs.read_records(self._locations, (row,), self._topic)
+        if records is None or self._file.guard.lost:
+            return self._read_record(self._locations[row])
+        return records[0]
 
     def _read_record(self, location: int) -> Record:
         return form.decode_record(self._file.read(location), self._topic)
@@ -328,10 +331,9 @@ class FileStore:
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
         row = self._row_by_identity[identity]
-        record = self._read_record(self._locations[row])
+        key, _, topic, timestamp, expires, *_ = self.read_record(row)
         self._log.append(
-            SlabEntryKind.DELETED,
-            record._replace(body=b"", sequence=sequence, correlation_id="", bookmark=""),
+            SlabEntryKind.DELETED, Record(key, b"", topic, timestamp, expires, sequence)
         )
         del self._row_by_identity[identity]
         self._release_row(row)

@@ -19,7 +19,7 @@ Source: AMPS User Guide, Historical SOW Topic Queries.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -211,30 +211,32 @@ class RecordHistory:
         if states and states[-1] not in self._deletions:
             self._spans.end_span(states[-1], successor.timestamp, successor.sequence)
 
-    def trim(self, now: int, limit: int) -> Iterator[int]:
-        """Drop states that are older than the window; yield their rows before that.
+    def find_outdated(self, now: int) -> int | None:
+        """Return the row of the oldest state if it is older than the window, None if not.
 
         Args:
             now: the time in nanoseconds since 1970.
-            limit: the maximum number of states that a call drops.
         """
-        horizon = now - self._window
-        for _ in range(limit):
-            if (
-                not self._past_rows_in_order
-                or self._spans.ends[self._past_rows_in_order[0][1]] >= horizon
-            ):
-                break
-            identity, row = self._past_rows_in_order[0]
-            yield row
-            self._past_rows_in_order.popleft()
-            states = self._past_rows_by_identity[identity]
-            states.popleft()
-            if not states:
-                del self._past_rows_by_identity[identity]
-            self._deletions.discard(row)
-            self._spans.set_span(row, _NOWHERE)
-            self._store.delete_past(row)
+        if not self._past_rows_in_order:
+            return None
+        row = self._past_rows_in_order[0][1]
+        return row if self._spans.ends[row] < now - self._window else None
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest state.
+
+        Raises:
+            RecordStoreError: there is no space to record that; nothing has changed.
+        """
+        identity, row = self._past_rows_in_order[0]
+        self._store.delete_past(row)
+        self._past_rows_in_order.popleft()
+        states = self._past_rows_by_identity[identity]
+        states.popleft()
+        if not states:
+            del self._past_rows_by_identity[identity]
+        self._deletions.discard(row)
+        self._spans.set_span(row, _NOWHERE)
 
     def next_trim(self) -> int | None:
         """Return the moment after which a state has to be dropped, None if there is none."""

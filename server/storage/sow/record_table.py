@@ -194,8 +194,8 @@ class RecordTable:
             identity = identity_of(record, pattern=self.options.has_pattern)
             previous = states.get(identity) or self.get(identity)
             if previous is not None:
-                entries += (previous, *_DROPPED)
-            entries.append(record)
+                entries.append(previous)
+            entries += (record, *_DROPPED)
             states[identity] = record
         self.store.ensure_space(entries)
 
@@ -332,7 +332,9 @@ class RecordTable:
         previous = self.get(identity)
         if previous is None:
             return None
-        marker = previous._replace(body=b"", timestamp=now, expires=0, sequence=sequence)
+        marker = previous
+        if self.history is not None:
+            marker = previous._replace(body=b"", timestamp=now, expires=0, sequence=sequence)
         past_versions = self._put_past_versions(identity, previous, marker, deleted=True)
         try:
             row = self.store.delete(identity, sequence)
@@ -534,11 +536,23 @@ class RecordTable:
         return None if row is None else self.store.read_record(row)
 
     def trim(self, now: int, limit: int = _TRIM_BATCH_SIZE) -> None:
-        """Drop past states that are older than the window, a limited number per call."""
-        if self.history is not None:
-            for row in self.history.trim(now, limit):
-                self._on_row_changed(row, self.store.read_record(row))
-                self.row_states[row] = FREE
+        """Drop past states that are older than the window, a limited number per call.
+
+        If there is no space to record that, a later call drops them.
+        """
+        if self.history is None:
+            return
+        for _ in range(limit):
+            row = self.history.find_outdated(now)
+            if row is None:
+                return
+            record = self.store.read_record(row)
+            try:
+                self.history.drop_oldest()
+            except RecordStoreError:
+                return
+            self._on_row_changed(row, record)
+            self.row_states[row] = FREE
 
     def build_indexes(self) -> Iterator[None]:
         """Build the configured memo indexes of the existing records, in slices."""

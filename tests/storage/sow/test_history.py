@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,9 @@ import pytest
 from server.expressions import parse
 from server.storage.sow.history import HistoryPoint
 from server.storage.sow.query.query import QuerySpec
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
-from server.storage.sow.store import RecordStore
+from server.storage.sow.store import RecordStore, RecordStoreError, cleaning_paused
 from tests.storage.sow.support import SECOND, Clerk, Disk, make_topic, topic_spec
 
 START = 1_000 * SECOND
@@ -241,3 +246,42 @@ def test_a_historical_query_is_not_disturbed_by_changes() -> None:
             catalog.now += SECOND // 100
         catalog.delete(*catalog.topic.find_by_body(b'{"id":%d}' % source.randrange(6000)))
     assert sorted((json.loads(record.body) for record in found), key=json.dumps) == expected
+
+
+def test_on_a_full_disk_past_states_take_no_space_that_is_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries about those that are dropped have space of their own, or are written later."""
+
+    def no_space(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store, _ = Disk(tmp_path).open(topic="orders")
+    catalog = clerk(10 * SECOND, 0, store)
+    table = catalog.topic.table
+    for v in range(2_000):
+        catalog.publish({"id": 1, "v": v})
+    catalog.now += 100 * SECOND
+    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    numbers = count(catalog.sequence + 1)
+
+    def put_new_records(size: int) -> None:
+        keys = [next(numbers) for _ in range(size)]
+        batch = SowRecordBatch("orders", keys, [b"{}"] * size, keys, catalog.now)
+        table.ensure_space_for_batch(batch)
+        with cleaning_paused([store]):
+            assert table.put_batch(batch, 0) == (size, None)
+
+    for size in (400, 300, 200, 150, 100, 70, 50, 30, 20, 10, 5, 2, 1):
+        with suppress(RecordStoreError):
+            while True:
+                put_new_records(size)
+    assert len(table.history or ()) < 2_000 - 1
+    for number in range(1_999, 1, -1):
+        record = Record(f"k{number}", b"{}", "orders", catalog.now, 0, next(numbers))
+        try:
+            table.put(record)
+        except RecordStoreError:
+            break
+        assert table.get(record.key) == record
+    assert table.get(record.key) is None
