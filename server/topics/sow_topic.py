@@ -14,7 +14,12 @@ from server.storage.sow.batch_changes import put_row, put_with_changes
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
 from server.storage.sow.records import RecordChange, to_nanoseconds
-from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
+from server.storage.sow.store import (
+    RecordStoreError,
+    RecordTooLargeError,
+    StoreCallback,
+    cleaning_paused,
+)
 from server.topics.refused_sequences import RefusedSequenceError
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
 from server.topics.subscriptions.message_refusal import MessageRefusal
@@ -186,7 +191,8 @@ class SowTopic(RecordTopic):
         if drafts is None:
             return self._publish_one_by_one(bodies, envelope)
         batch = drafts.recorded(self._sow_registry.next_sequences(count), time_ns, 0, ())
-        problems = self.apply_batch(batch, envelope)
+        with cleaning_paused([sow.table.store]):  # it would use the space that has been reserved
+            problems = self.apply_batch(batch, envelope)
         self._sow_registry.mark_changed(sow)
         return [self._make_refusal(index, problem, envelope) for index, problem in problems]
 
