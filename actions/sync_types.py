@@ -7,10 +7,11 @@ Source: AMPS User Guide, Manage Replication Acknowledgment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from actions.module import Step
 from actions.options import AgeOption, interval_s, optional
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from actions.services import ActionServices
     from actions.step_options import StepOptions
     from server.replication.links.replication_state import ReplicationState
-
-
-_MICROSECONDS: Final = 1e6
 
 
 class ChangeSyncType(Step):
@@ -57,4 +55,4 @@ class ChangeSyncType(Step):
             grace_s = interval_s("GracePeriod", self._grace_period, context)
         is_early = self._clock.steady() < self._started_s + grace_s
         if self._replication is not None and not is_early:
-            self._change(self._replication, round(age_s * _MICROSECONDS))
+            self._change(self._replication, round(age_s * MICROSECONDS_PER_SECOND))

@@ -22,7 +22,7 @@ from server.admin.http.messages import (
 )
 from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
 from server.statistics.sources.texts import moment
-from server.util.clock import WallMicroseconds
+from server.util.clock import MICROSECONDS_PER_SECOND, WallMicroseconds
 
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
@@ -38,7 +38,6 @@ READY_PATH: Final = "readyz"
 _ENGINE_TIMEOUT_S: Final = 1.0
 """The engine's time limit for an answer, in seconds."""
 
-_MICROSECONDS: Final = 1_000_000
 _OK: Final = 200
 _UNAVAILABLE: Final = 503
 
@@ -175,7 +174,7 @@ class Health:
             title = f"destination {name}"
             if not destination.is_connected:
                 yield _not_connected(title, destination, since_us)
-            elif waited_us >= LAG_WARNING_SECONDS * _MICROSECONDS:
+            elif waited_us >= LAG_WARNING_SECONDS * MICROSECONDS_PER_SECOND:
                 yield HealthCheckResult(title, "it is behind", _moment(since_us))
             else:
                 yield HealthCheckResult(title)
@@ -192,7 +191,7 @@ def _not_connected(
 
 
 def _moment(microseconds: WallMicroseconds) -> str:
-    return moment(microseconds / _MICROSECONDS)
+    return moment(microseconds / MICROSECONDS_PER_SECOND)
 
 
 def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpResponse:

@@ -8,12 +8,12 @@ changes to send.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.sql_counters import SqlCounters
-
-_MICROSECONDS: Final = 1_000_000
 
 
 class SlowStatement(NamedTuple):
@@ -104,7 +104,7 @@ class StatementMeter:
         self.abandon()
         if text is None:
             return duration_s, None
-        self._counters.durations_us.add(int(duration_s * _MICROSECONDS))
+        self._counters.durations_us.add(int(duration_s * MICROSECONDS_PER_SECOND))
         if self._slow_query_s is None or duration_s < self._slow_query_s:
             return duration_s, None
         self._counters.slow += 1

@@ -10,6 +10,7 @@ from server.statistics.history import lifetimes
 from server.statistics.resources import LIFETIMES, STATISTICS
 from server.statistics.sample import StatisticsEntry
 from server.statistics.schema import Resource, StatisticValue
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.statistics.database import StatisticsDatabase
@@ -20,8 +21,6 @@ MAX_SHOWN_LIFETIMES: Final = 100
 
 _CACHE: Final = 2_048_000
 """Bytes of a file that SQLite caches in memory by default."""
-
-_MICROSECONDS: Final = 1_000_000
 
 
 class SelfStatistics:
@@ -80,8 +79,8 @@ class SelfStatistics:
         self._growth = max(0, size_bytes - self._size)
         self._size = size_bytes
         self._queries = queries
-        self._last_us = round(total_s * _MICROSECONDS)
-        self._commit_us += round(commit_s * _MICROSECONDS)
+        self._last_us = round(total_s * MICROSECONDS_PER_SECOND)
+        self._commit_us += round(commit_s * MICROSECONDS_PER_SECOND)
         self._sample_count += 1
         self._total_us += self._last_us
 

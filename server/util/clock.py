@@ -22,6 +22,8 @@ WallMicroseconds = NewType("WallMicroseconds", int)
 ElapsedMicroseconds = NewType("ElapsedMicroseconds", int)
 """Microseconds since some moment, measured by a clock that is never set."""
 
+MICROSECONDS_PER_SECOND: Final = 1_000_000
+
 MIN_STEP_S: Final = 0.5
 """A difference of the wall clock below this, in seconds, does not count as a step."""
 

@@ -22,6 +22,7 @@ from server.queues.core.inspection import oldest_lease
 from server.queues.topic.queue_topic import QueueTopic
 from server.security.permissions import Permission
 from server.topics.subscriptions.matching.filter_costs import FilterCost
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
@@ -41,8 +42,6 @@ _MAX_LIMITS: Final = 20
 _BATCH_SIZE: Final = 20
 """Subscriptions, and topics of them, that one time slice handles: some microseconds
 each."""
-
-_MICROSECONDS: Final = 1_000_000
 
 
 class ClientFactsCollector:
@@ -223,7 +222,7 @@ class ClientFactsCollector:
             consumer.is_held_back,
             None
             if oldest_lease_us is None
-            else self._engine.clock.steady() - oldest_lease_us / _MICROSECONDS,
+            else self._engine.clock.steady() - oldest_lease_us / MICROSECONDS_PER_SECOND,
         )
 
     def _filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:

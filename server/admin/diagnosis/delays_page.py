@@ -26,6 +26,7 @@ from server.engine.delay_measurement import (
 )
 from server.statistics.sources.texts import moment
 from server.storage.sow.records import NANOSECONDS
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _NAMES: Final = (ROOT, INSTANCE, DELAYS)
 _DEFAULT_DURATION: Final = "5s"
-_MICROSECONDS: Final = 1_000_000
 
 
 class DelaysPage:
@@ -141,4 +141,4 @@ def _as_content(report: DelayReport, seconds: float) -> dict[str, DiagnosisConte
 
 
 def _microseconds(seconds: float) -> int:
-    return round(seconds * _MICROSECONDS)
+    return round(seconds * MICROSECONDS_PER_SECOND)

@@ -60,7 +60,7 @@ class MetricGroup:
     excluded_entry: str | None = None
 
 
-_MICROSECONDS: Final = 1e-6
+_FROM_MICROSECONDS: Final = 1e-6
 _PERCENT: Final = 0.01
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _TOPIC: Final = MappingProxyType({"topic": "topic", "message_type": "message_type"})
@@ -139,7 +139,7 @@ GROUPS: Final = (
         _TOPIC,
         (
             Metric("total_executions", "executions"),
-            Metric("total_time", "execution_seconds", SECONDS, _MICROSECONDS),
+            Metric("total_time", "execution_seconds", SECONDS, _FROM_MICROSECONDS),
         ),
     ),
     MetricGroup(
@@ -186,7 +186,7 @@ GROUPS: Final = (
         _NONE,
         (
             Metric("total_samples", "samples"),
-            Metric("total_time", "sample_seconds", SECONDS, _MICROSECONDS),
+            Metric("total_time", "sample_seconds", SECONDS, _FROM_MICROSECONDS),
             Metric("file_size", "database_bytes", BYTES),
             Metric("memory_used", "memory_bytes", BYTES),
         ),
@@ -265,7 +265,7 @@ DETAILED: Final[Mapping[str, tuple[MetricGroup, ...]]] = MappingProxyType(
                     Metric("messages_out", "sent_messages"),
                     Metric("bytes_out", "sent_bytes", BYTES),
                     Metric("subscription_count", "subscriptions"),
-                    Metric("query_time", "query_seconds", SECONDS, _MICROSECONDS),
+                    Metric("query_time", "query_seconds", SECONDS, _FROM_MICROSECONDS),
                     Metric("queue_depth_out", "unread_messages"),
                     Metric("queued_bytes_out", "unread_bytes", BYTES),
                     Metric("queue_max_latency", "unread_seconds", SECONDS),

@@ -18,6 +18,7 @@ from server.storage.journal import (
 from server.storage.sow.recovery import SowRollback, recover_records
 from server.storage.sow.store import RecordStoreError
 from server.topics.transaction_log import TransactionLog
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.storage.journal import JournalNotice
 
-_MICROSECONDS: Final = 1_000_000
 _MESSAGE_IDS: Final = {
     JournalEvent.TORN_TAIL: "1D-0003",
     JournalEvent.DAMAGED: "1D-0004",
@@ -83,7 +83,7 @@ def open_journal(
     try:
         journal = Journal(
             journal_settings(spec, log_spec),
-            lambda: int(clock.now() * _MICROSECONDS),
+            lambda: int(clock.now() * MICROSECONDS_PER_SECOND),
             on_durable,
             log_notice,
         )

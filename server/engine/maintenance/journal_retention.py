@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.storage.journal import JournalError
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.storage.journal import Journal
@@ -38,7 +39,6 @@ _RECHECK_SECONDS: Final = 1.0
 """Interval of the checks whether files to be removed are still needed."""
 _SETTLE_SECONDS: Final = 30.0
 """Timeout for writing the records to stable storage."""
-_MICROSECONDS: Final = 1_000_000
 
 
 class JournalAction(Enum):
@@ -143,7 +143,8 @@ class JournalRetention:
     def _last_write_time(self, file: JournalFile) -> float:
         """Return the time of the last write to a file, by the current setting of the wall clock."""
         last_txid = (file.end_txid or file.first_txid) - 1
-        return _last_written(file) + self._journal.clock_steps.correction(last_txid) / _MICROSECONDS
+        correction_us = self._journal.clock_steps.correction(last_txid)
+        return _last_written(file) + correction_us / MICROSECONDS_PER_SECOND
 
     async def close(self) -> None:
         """Abort the current operation, and drop all marks; the files stay as they are."""
@@ -266,8 +267,9 @@ def _last_written(file: JournalFile) -> float:
     That is the time of its last entry, or its modification time if that is earlier: copying a file
     back does not make it newer, and an owner may set an earlier time to make it older.
     """
-    entry = (file.created if file.seal is None else file.seal.last_timestamp) / _MICROSECONDS
+    last_us = file.created if file.seal is None else file.seal.last_timestamp
+    last_s = last_us / MICROSECONDS_PER_SECOND
     try:
-        return min(entry, file.path.stat().st_mtime)
+        return min(last_s, file.path.stat().st_mtime)
     except OSError:
-        return entry
+        return last_s

@@ -19,7 +19,7 @@ from server.engine.replays.logged_topics import ReplayTopics
 from server.engine.replays.rate_limiter import ReplayRateLimiter
 from server.engine.replays.read_retry import RETRY_INTERVAL_S, ReadRetry
 from server.storage.journal import JournalUnreadableError
-from server.util.clock import no_timer
+from server.util.clock import MICROSECONDS_PER_SECOND, no_timer
 
 if TYPE_CHECKING:
     from server.engine.replays.replay import Replay
@@ -34,7 +34,6 @@ _MAX_WAIT_S: Final = 60.0
 _BEHIND_SECONDS: Final = 0.01
 """Delay before the next check whether a client has read its outbox."""
 _SLICE: Final = 256
-_MICROSECONDS: Final = 1e6
 
 
 class ReplayLogReader:
@@ -172,7 +171,7 @@ class ReplayLogReader:
         if self._packed_topics is not None:
             raw_range = self._cursor.read_raw_range(_SLICE)
             if len(raw_range):
-                self.last_recorded_s = raw_range.last_timestamp / _MICROSECONDS
+                self.last_recorded_s = raw_range.last_timestamp / MICROSECONDS_PER_SECOND
             self._packed_topics.deliver_range(raw_range)
         elif not self._send_entries():
             return False
@@ -196,7 +195,7 @@ class ReplayLogReader:
         while unsent_entries:
             entry = unsent_entries[0]
             recorded_us = entry.timestamp + correction(entry.txid)
-            self.last_recorded_s = recorded_s = recorded_us / _MICROSECONDS
+            self.last_recorded_s = recorded_s = recorded_us / MICROSECONDS_PER_SECOND
             late_clocks = [replay for replay in replay_clocks if not replay.advance(recorded_s)]
             if late_clocks:  # the other callbacks due before follow in the next slice
                 return True
@@ -230,7 +229,7 @@ class ReplayLogReader:
                 replay.replay_clock.run()
         end_timestamp = self._span.end_timestamp
         if end_timestamp is not None:
-            remaining_s = end_timestamp / _MICROSECONDS - self._engine.clock.now()
+            remaining_s = end_timestamp / MICROSECONDS_PER_SECOND - self._engine.clock.now()
             if remaining_s <= 0 and self._horizon() >= self._log.last_txid:
                 return self._finish()
             self._run_later(min(max(remaining_s, _BEHIND_SECONDS), _MAX_WAIT_S))

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from config_schema.units import UnitError, parse_size
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.storage.journal import JournalEntry
 
 _MULTIPLE: Final = re.compile(r"(\d+\.?\d*|\.\d+)[xX]")
 _MESSAGES: Final = re.compile(r"\d+")
-_MICROSECONDS: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ class ReplayRateLimiter:
             elif rate.unit == "bytes":
                 gap = len(previous_entry.body) / rate.value
             else:
-                gap = (recorded_us - self._previous_recorded_us) / _MICROSECONDS / rate.value
+                gap_us = recorded_us - self._previous_recorded_us
+                gap = gap_us / MICROSECONDS_PER_SECOND / rate.value
             if rate.max_gap_s is not None:
                 gap = min(gap, rate.max_gap_s)
             due_s = self._next_due_s + gap

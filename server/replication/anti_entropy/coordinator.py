@@ -41,6 +41,7 @@ from server.replication.anti_entropy.results import (
 from server.replication.anti_entropy.topic_records import TopicRecords, goes_from, is_kept_by
 from server.storage.journal.publisher_table import publisher_part, server_made_identity
 from server.storage.sow.store import RecordStoreError
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.scheduler import Scheduler
@@ -61,7 +62,6 @@ COMPARISON_INTERVAL_S: Final = 3600.0
 """Interval of the further comparisons."""
 
 _TICK_SECONDS: Final = 0.25
-_MICROSECONDS: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -379,7 +379,7 @@ class AntiEntropyCoordinator:
 
     @property
     def _now_us(self) -> int:
-        return int(self._scheduler.elapsed() * _MICROSECONDS)
+        return int(self._scheduler.elapsed() * MICROSECONDS_PER_SECOND)
 
     def _start_comparison(self, job: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
         link_peer, sow = self._peers[job.peer].link_peer, job.topic

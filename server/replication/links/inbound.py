@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.replication.links.interfaces import NEVER, RETRY_INTERVAL_S
 from server.replication.links.link_events import LinkDirection, LinkEvent
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.replication.core import (
@@ -32,7 +33,6 @@ _MAX_UNACKNOWLEDGED: Final = 2 << 20
 """Unacknowledged bytes after which an ack is sent at once: the source's window is small."""
 
 _MAX_CLIENT_NAME_LENGTH: Final = 1024
-_MICROSECONDS: Final = 1_000_000
 
 
 class InboundReplication:
@@ -65,7 +65,7 @@ class InboundReplication:
         if not client.startswith(f"{peer.name}!") or len(client) > _MAX_CLIENT_NAME_LENGTH:
             client = f"{peer.name}!{replication.instance}"
         self._direction: Final = LinkDirection(client, peer.name, peer.group, address, transport)
-        self._ack_interval_s: Final = frame.ack_interval / _MICROSECONDS
+        self._ack_interval_s: Final = frame.ack_interval / MICROSECONDS_PER_SECOND
         self._last_ack_s = self._last_check_s = NEVER
         self._unacknowledged_bytes = 0
         self._receiver: Final = replication.receiver_for(peer.name)

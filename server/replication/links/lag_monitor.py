@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from server.util.clock import MICROSECONDS_PER_SECOND
+
 if TYPE_CHECKING:
     from server.replication.core import DestinationLag
     from server.replication.links.replication_state import ReplicationState
@@ -21,7 +23,6 @@ LAG_WARNING_SECONDS: Final = 5.0
 """Age of an unacknowledged entry from which on the wait is logged."""
 
 _CHECK_INTERVAL_S: Final = 1.0
-_MICROSECONDS: Final = 1_000_000
 
 
 class ReplicationLagMonitor:
@@ -57,7 +58,7 @@ class ReplicationLagMonitor:
         return figures
 
     def _age_s(self, since: ElapsedMicroseconds) -> int:
-        return max(self._replication.elapsed_us - since, 0) // _MICROSECONDS
+        return max(self._replication.elapsed_us - since, 0) // MICROSECONDS_PER_SECOND
 
     def _check(self) -> None:
         self._cancel_timer = self._clock.call_later(_CHECK_INTERVAL_S, self._check)

@@ -20,6 +20,7 @@ from server.replication.core.mesh import (
 )
 from server.replication.core.sender import SenderState
 from server.replication.links.admin_addresses import reported_admin_location
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 SUBJECT: Final = "mesh"
 
 _TICK_SECONDS: Final = 1.0
-_MICROSECONDS: Final = 1_000_000
 
 NOT_CONNECTED: Final = "not connected"
 BEGINNING: Final = "beginning"
@@ -100,7 +100,7 @@ class MeshReporter:
         lag_times_us = {lag.destination: lag.since_us for lag in replication.destination_lags()}
         links = [
             self._make_link_report(
-                destination, max(now - lag_times_us.get(name, now), 0) // _MICROSECONDS
+                destination, max(now - lag_times_us.get(name, now), 0) // MICROSECONDS_PER_SECOND
             )
             for name, destination in replication.destinations.items()
         ]

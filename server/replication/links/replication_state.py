@@ -35,7 +35,7 @@ from server.replication.links.handshake import PeerIntroduction
 from server.replication.links.link_events import LinkDirection, LinkEvent, LinkEvents
 from server.replication.links.peer_identity import PeerIdentities
 from server.storage.journal.runs import log_run_hash, run_at
-from server.util.clock import ElapsedMicroseconds, WallMicroseconds
+from server.util.clock import MICROSECONDS_PER_SECOND, ElapsedMicroseconds, WallMicroseconds
 from server.util.counters import TrafficCounter
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_MICROSECONDS: Final = 1_000_000
 _MAX_CACHED_TOPICS: Final = 10_000
 _MAX_ERROR_LENGTH: Final = 250
 
@@ -199,12 +198,12 @@ class ReplicationState:
     @property
     def now_us(self) -> WallMicroseconds:
         """The wall-clock time: for people and for messages, not for durations."""
-        return WallMicroseconds(int(self._clock.now() * _MICROSECONDS))
+        return WallMicroseconds(int(self._clock.now() * MICROSECONDS_PER_SECOND))
 
     @property
     def elapsed_us(self) -> ElapsedMicroseconds:
         """The time of the monotonic clock that measures how long entries have waited."""
-        return ElapsedMicroseconds(int(self._elapsed_s() * _MICROSECONDS))
+        return ElapsedMicroseconds(int(self._elapsed_s() * MICROSECONDS_PER_SECOND))
 
     @property
     def durable_txid(self) -> int:
@@ -447,7 +446,7 @@ class ReplicationState:
             if age is None:
                 self._log.emit("21-0020", destination=name)
             else:
-                self._log.emit("29-0104", destination=name, seconds=age // _MICROSECONDS)
+                self._log.emit("29-0104", destination=name, seconds=age // MICROSECONDS_PER_SECOND)
             self.events.notify(LinkEvent.DOWNGRADE, self.destinations[name].direction)
         if names:
             self.update_settled()

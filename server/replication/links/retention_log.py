@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _LOG_INTERVAL_S: Final = 3600.0
 """Seconds until the same is logged again; removal is checked every second."""
-_MICROSECONDS: Final = 1_000_000
 
 
 class DestinationRetentionLog:
@@ -57,7 +57,7 @@ class DestinationRetentionLog:
         ]
         if not lags or lags[0].settled_txid + 1 >= end:
             return
-        age = max(self._replication.elapsed_us - lags[0].since_us, 0) // _MICROSECONDS
+        age = max(self._replication.elapsed_us - lags[0].since_us, 0) // MICROSECONDS_PER_SECOND
         is_connected = self._replication.destinations[self._name].is_connected
         self._log.emit(
             "21-0021",

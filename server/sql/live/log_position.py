@@ -19,14 +19,13 @@ from server.storage.journal import BookmarkError, JournalUnreadableError
 from server.storage.journal.read.bookmarks import BookmarkRequest, LogTimestamp, parse_bookmark
 from server.storage.sow.history import HistoryPoint
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.sql.query.tables import AsOf
     from server.topics.record_source import RecordSource
     from server.topics.transaction_log import BookmarkResolution, TransactionLog
-
-_MICROSECONDS: Final = 1_000_000  # in a second
 
 
 class LogHold:
@@ -167,7 +166,7 @@ def is_whole(log: TransactionLog) -> bool:
 
 def _request_of(as_of: AsOf, now_s: float) -> BookmarkRequest:
     if as_of.timestamp_us is not None:
-        if as_of.timestamp_us > now_s * _MICROSECONDS:
+        if as_of.timestamp_us > now_s * MICROSECONDS_PER_SECOND:
             raise SqlError(INVALID_PARAMETER_VALUE, "SUBSCRIBE cannot begin in the future")
         return BookmarkRequest((LogTimestamp(as_of.timestamp_us + 1),))
     try:
@@ -184,7 +183,7 @@ def _extent_of(log: TransactionLog) -> str:
     times = [
         _timestamp_us(log, txid) for txid in (log.journal.first_txid, log.journal.durable_txid)
     ]
-    known = [datetime.fromtimestamp(time / _MICROSECONDS, UTC) for time in times if time]
+    known = [datetime.fromtimestamp(time / MICROSECONDS_PER_SECOND, UTC) for time in times if time]
     if not known:
         return "The transaction log is empty."
     return f"The transaction log has entries from {known[0]} to {known[-1]}."

@@ -14,6 +14,7 @@ from server.sql.tables.segment_cache import SegmentCache
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.conflated_topic import ConflatedTopic
 from server.topics.view_topic import View
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
@@ -29,8 +30,6 @@ _MAX_COLUMN_SETS: Final = 2_000
 
 _RELEARN_SECONDS: Final = 1.0
 """Minimum time between two such samples."""
-
-_MICROSECONDS: Final = 1_000_000
 
 
 class SessionTopic(NamedTuple):
@@ -96,7 +95,7 @@ class InstanceTables:
             yield QueueSource(
                 queue,
                 engine.transaction_log,
-                lambda: round(engine.clock.wall_offset_s * _MICROSECONDS),
+                lambda: round(engine.clock.wall_offset_s * MICROSECONDS_PER_SECOND),
             )
 
     def columns_of(self, source: RecordSource, permit: Permit) -> SourceColumns:

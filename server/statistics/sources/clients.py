@@ -10,6 +10,7 @@ from server.engine.socket_stats import NO_SOCKET_STATS
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from server.engine.socket_stats import SocketStats
     from server.statistics.schema import StatisticValue
 
-_MICROSECONDS: Final = 1_000_000
 
 _SOURCE_FIELDS: Final = [field.name for field in CLIENTS.source_fields]
 _BYTES_IN: Final = _SOURCE_FIELDS.index("bytes_in")
@@ -183,7 +183,7 @@ def _dynamic_values(session: Session, socket_stats: SocketStats) -> tuple[Statis
         session.denied_writes,
         input_buffer.messages_in,
         outbox.messages_out,
-        round(session.query_seconds * _MICROSECONDS),
+        round(session.query_seconds * MICROSECONDS_PER_SECOND),
         _messages_kept(socket_stats, outbox.bytes_out, outbox.messages_out),
         socket_stats.unsent_age_s,
         socket_stats.unsent_bytes,

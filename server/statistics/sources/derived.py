@@ -11,13 +11,12 @@ from server.statistics.sources.texts import interval, topic_ids
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.conflated_topic import ConflatedTopic
 from server.topics.view_topic import View
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from config_schema.spec import ConflatedTopicSpec, ViewSpec
     from server.statistics.schema import StatisticValue
     from server.topics.sow_registry import SowRegistry
-
-_MICROSECONDS = 1_000_000
 
 
 class ConflatedTopicsSource:
@@ -38,7 +37,7 @@ class ConflatedTopicsSource:
         topics = [source for source in sources if isinstance(source, ConflatedTopic)]
         ids = topic_ids((topic.name, topic.type_name) for topic in topics)
         for entry_id, topic in zip(ids, topics, strict=True):
-            seconds = round(topic.check_seconds * _MICROSECONDS)
+            seconds = round(topic.check_seconds * MICROSECONDS_PER_SECOND)
             yield StatisticsEntry(
                 entry_id,
                 _conflation(topic.spec, self._sow_registry),

@@ -19,13 +19,13 @@ from server.replication.links.mesh_reports import NOT_CONNECTED
 from server.statistics.resources import MESH_INSTANCES, MESH_LINKS
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.replication.core.mesh import LinkReport, MeshReport, Neighbour
     from server.replication.links.mesh_reports import MeshReporter
     from server.statistics.schema import StatisticValue
 
-_MICROSECONDS: Final = 1_000_000
 _MAX_LINKS: Final = 4_096
 
 
@@ -120,7 +120,7 @@ def _known_reports(mesh_reporter: MeshReporter) -> dict[str, _MeshReport]:
     )
     reports = {own_report.name: _MeshReport(own_report, 0, is_reachable=True)}
     for name, peer_report in sorted(mesh_reporter.mesh.peer_reports.items()):
-        seconds = max(now_us - peer_report.made_at_us, 0) // _MICROSECONDS
+        seconds = max(now_us - peer_report.made_at_us, 0) // MICROSECONDS_PER_SECOND
         reports[name] = _MeshReport(peer_report.report, seconds, name in reachable)
     return reports
 
@@ -180,7 +180,7 @@ def _dynamic_values(report: _MeshReport, link: LinkReport) -> tuple[StatisticVal
         "sync" if link.is_waited_for else "async",
         report.seconds,
         link.seconds_behind,
-        moment(link.since / _MICROSECONDS if link.since else None),
+        moment(link.since / MICROSECONDS_PER_SECOND if link.since else None),
         link.state,
         link.sync_type,
         link.waits_for,

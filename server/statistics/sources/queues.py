@@ -10,6 +10,7 @@ from server.queues.core.states import FOREIGN
 from server.statistics.resources import QUEUES
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import topic_ids
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.queues.core.counts import QueueCounters
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from server.statistics.schema import StatisticValue
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
-
-_MICROSECONDS = 1_000_000
 
 
 class QueuesSource:
@@ -49,7 +48,7 @@ class QueuesSource:
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `StatisticsSource.entries`."""
-        now = int(self._clock.steady() * _MICROSECONDS)
+        now = int(self._clock.steady() * MICROSECONDS_PER_SECOND)
         queues = self._list_queues()
         ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
         for entry_id, queue in zip(ids, queues, strict=True):
@@ -95,4 +94,4 @@ def _dynamic_values(
 
 def _age(since: int | None, now: int) -> float:
     """Return the seconds since a moment; 0 if there was no such moment."""
-    return 0.0 if since is None else max(now - since, 0) / _MICROSECONDS
+    return 0.0 if since is None else max(now - since, 0) / MICROSECONDS_PER_SECOND

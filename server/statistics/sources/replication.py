@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from server.statistics.resources import REPLICATION
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.statistics.schema import StatisticValue
-
-_MICROSECONDS = 1_000_000
 
 
 class ReplicationSource:
@@ -37,7 +36,7 @@ class ReplicationSource:
         now = replication.elapsed_us
         waiting = {lag.destination: lag.since_us for lag in replication.destination_lags()}
         for name, destination in replication.destinations.items():
-            behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS
+            behind = max(now - waiting.get(name, now), 0) // MICROSECONDS_PER_SECOND
             is_sync = name in replication.ack_tracker.awaited_destinations
             yield StatisticsEntry(
                 name,
@@ -82,4 +81,4 @@ def _dynamic_values(
 
 
 def _moment(microseconds: int | None) -> str:
-    return moment(None if microseconds is None else microseconds / _MICROSECONDS)
+    return moment(None if microseconds is None else microseconds / MICROSECONDS_PER_SECOND)

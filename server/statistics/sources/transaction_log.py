@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from server.statistics.resources import JOURNALS, TRANSACTION_LOG
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from server.storage.journal.files import JournalFile
     from server.util.histogram import Histogram
 
-_MICROSECONDS: Final = 1_000_000
 _MAX_HOLDERS: Final = 3
 _BAR: Final = 40
 """Characters of the longest bar of a histogram."""
@@ -143,7 +143,7 @@ def _first(file: JournalFile) -> int:
 
 
 def _moment(microseconds: int) -> str:
-    return moment(microseconds / _MICROSECONDS)
+    return moment(microseconds / MICROSECONDS_PER_SECOND)
 
 
 def _histogram_text(histogram: Histogram) -> str:

@@ -71,9 +71,9 @@ from server.storage.journal.write.committer import Committer
 from server.storage.journal.write.file_preparation import JournalFileMaintenance, JournalLocation
 from server.storage.journal.write.handles import OriginHandle, TopicHandle
 from server.storage.journal.write.writer import JournalWriter
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 _SIZE_UNIT: Final = 1 << 20
-_MICROSECONDS: Final = 1_000_000
 _MAX_REPORTED_DAMAGE: Final = 10_000
 _MAX_ENTRIES: Final = 1024
 _MAX_BYTES: Final = 4 << 20
@@ -250,7 +250,7 @@ class Journal:
 
     def record_clock_step(self, seconds: float) -> None:
         """Note that the wall clock has been set by `seconds`: back if negative."""
-        self._writer.record_clock_step(round(seconds * _MICROSECONDS))
+        self._writer.record_clock_step(round(seconds * MICROSECONDS_PER_SECOND))
 
     def _reuse_definitions(self, live: LiveFile) -> None:
         for number, topic in live.definitions.topics.items():

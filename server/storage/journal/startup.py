@@ -23,10 +23,10 @@ from server.storage.journal.storage import Disk
 from server.storage.journal.write.blocks import WritePosition
 from server.storage.journal.write.commit_queue import LiveFile
 from server.storage.journal.write.file_preparation import JournalFileMaintenance
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.file_lock import FileInUseError, lock
 
 _MAX_FOREGROUND_FILL: Final = 64 << 20  # larger files get their zeros in the background
-_MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
 
 
@@ -160,7 +160,7 @@ def begin_new_file(
         disk: writes to the file.
     """
     # Txids of a discarded log are not used again: clients may have kept its bookmarks.
-    last_txid = recovered.last_txid or now // _MICROSECONDS * 1_000_000_000
+    last_txid = recovered.last_txid or now // MICROSECONDS_PER_SECOND * 1_000_000_000
     position = WritePosition(last_txid + 1)
     position.first_timestamp = now
     position.last_timestamp = _last_sealed_timestamp(recovered) + steps.correction(last_txid)

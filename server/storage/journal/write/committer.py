@@ -28,10 +28,10 @@ from server.storage.journal.format.layout import RECORD_SIZE, CommitMark, pack_m
 from server.storage.journal.storage import Disk, WriteChunk
 from server.storage.journal.write.commit_queue import CommitGroup, CommitStream
 from server.storage.journal.write.writer import JournalWriter
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.histogram import Histogram
 
 MIN_COMMIT_INTERVAL_S: Final = 0.002  # seconds
-_MICROSECONDS: Final = 1e6
 _RETRY_INTERVAL_S: Final = 0.25  # between attempts while writes fail
 
 
@@ -117,7 +117,7 @@ class Committer:
         mark = make_file_watermark(commit.stream)
         begun = monotonic()
         self._disk.commit(file.descriptor, commit.write_chunks(), file.path, file.size, mark)
-        self.write_latency.add(int((monotonic() - begun) * _MICROSECONDS))
+        self.write_latency.add(int((monotonic() - begun) * MICROSECONDS_PER_SECOND))
         self.write_sizes.add(commit.size)
 
     def _on_written(self, commit: CommitGroup) -> None:
