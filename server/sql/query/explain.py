@@ -14,13 +14,16 @@ user may see.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from server.sql.query.names import quote
 from server.sql.query.pushdown import PlannedScan
 from server.sql.query.tables import ScanResult
+
+if TYPE_CHECKING:
+    from server.sql.tables.history_stream import HistoryStream
 
 _MAX_LINE = 2000
 
@@ -30,35 +33,28 @@ class TimedScan(NamedTuple):
 
     Attributes:
         planned: the scan.
-        counts: the numbers; None if it was not executed.
+        counts: the numbers; None if it was not executed. Those of a stream grow while it is read.
         elapsed_s: the time of all scans of the query together.
     """
 
     planned: PlannedScan
-    counts: ScanCounts | None = None
+    counts: FixedCounts | HistoryStream | None = None
     elapsed_s: float = 0.0
 
 
-class ScanCounts(Protocol):
-    """The numbers of a scan: those of a `RowStream` grow while it is read."""
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of the result."""
-
-    @property
-    def records_scanned(self) -> int:
-        """See `ScanResult.records_scanned`."""
-
-
 class FixedCounts(NamedTuple):
-    """The numbers of a scan that has ended: see `ScanCounts`."""
+    """The numbers of a scan that has ended.
+
+    Attributes:
+        num_rows: the number of rows of the result.
+        records_scanned: see `ScanResult.records_scanned`.
+    """
 
     num_rows: int
     records_scanned: int
 
 
-def counts_of(result: ScanResult) -> ScanCounts:
+def counts_of(result: ScanResult) -> FixedCounts | HistoryStream:
     """Return the numbers of a scan, without its rows."""
     if isinstance(result.data, pa.Table):
         return FixedCounts(result.data.num_rows, result.records_scanned)

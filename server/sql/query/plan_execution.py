@@ -16,7 +16,7 @@ from server.sql.query.cancellation import Cancellation, time_limit, until_cancel
 from server.sql.query.errors import DuckDbError, SqlError
 from server.sql.query.explain import TimedScan, counts_of
 from server.sql.query.processes.process_query import ProcessQuery, QueryText
-from server.sql.query.tables import RowStream, ScanRequest, ScanResult, TableSource
+from server.sql.query.tables import ScanRequest, ScanResult, TableSource
 
 if TYPE_CHECKING:
     from server.sql.query.processes.process_pool import ProcessPool
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from server.sql.query.query_plan import QueryPlan
     from server.sql.query.results import QueryColumn
     from server.sql.query.session import SqlSession
+    from server.sql.tables.history_stream import HistoryStream
 
 
 class PlanExecution:
@@ -51,7 +52,7 @@ class PlanExecution:
         self._cancellation: Final = cancellation
         self._session: Final = session
         self._scanned = scanned
-        self._streams: list[RowStream] = []
+        self._streams: list[HistoryStream] = []
         self._query: ProcessQuery | None = None
 
     def batches(

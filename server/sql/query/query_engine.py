@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -62,9 +62,12 @@ from server.sql.query.scan_only_plan import (
 from server.sql.query.session import SqlSession
 from server.sql.query.statement import Statement, StatementKind
 from server.sql.query.statement_parser import parse
-from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table, TableSource
+from server.sql.query.tables import AsOf, ScanRequest, ScanResult, Table, TableSource
 from server.sql.sqlstate import FEATURE_NOT_SUPPORTED, OUT_OF_MEMORY
 from server.util.memory_limit import available_memory_bytes
+
+if TYPE_CHECKING:
+    from server.sql.tables.history_stream import HistoryStream
 
 _MAX_PARSED_TEXTS: Final = 128
 _MAX_PARSED_LENGTH: Final = 1_000
@@ -323,7 +326,7 @@ class QueryEngine:
         scan = plan.scan(parameters) if len(parameters) >= len(plan.parameter_oids) else None
         if scan is None:
             return None
-        data: pa.Table | RowStream | None = None
+        data: pa.Table | HistoryStream | None = None
         if plan.has_table:
             request = plan.request(scan)
             try:

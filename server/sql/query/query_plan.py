@@ -35,7 +35,7 @@ from server.sql.query.pg_functions import VECTORS
 from server.sql.query.pushdown import PlannedScan, plan_scans, resolve_moment
 from server.sql.query.results import QueryColumn
 from server.sql.query.rewrite import ExpressionRewriter, fold_identifiers
-from server.sql.query.tables import AsOf, RowStream, ScanRequest, ScanResult, Table
+from server.sql.query.tables import AsOf, ScanRequest, ScanResult, Table
 from server.sql.sqlstate import (
     FEATURE_NOT_SUPPORTED,
     PROTOCOL_VIOLATION,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from server.sql.query.query_engine import PlanEvaluator
     from server.sql.query.session import SqlSession
     from server.sql.query.statement import Statement
+    from server.sql.tables.history_stream import HistoryStream
 
 MAX_COLUMNS: Final = 1600
 """The number of columns of a result: that of PostgreSQL."""
@@ -192,9 +193,11 @@ class QueryPlan:
             return None
         return None if moment is None else int(str(moment))
 
-    def tables(self, results: Mapping[ScanRequest, ScanResult]) -> dict[str, pa.Table | RowStream]:
+    def tables(
+        self, results: Mapping[ScanRequest, ScanResult]
+    ) -> dict[str, pa.Table | HistoryStream]:
         """Return the tables by their names in DuckDB, with the rows of their scans."""
-        tables: dict[str, pa.Table | RowStream] = {}
+        tables: dict[str, pa.Table | HistoryStream] = {}
         for scan in self.scans:
             data = results[scan.request].data
             name = scan.reference.node.meta["scan"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from server.sql.query.errors import SqlError
+    from server.sql.tables.history_stream import HistoryStream
 
 AMPS_SCHEMA: Final = "amps"
 """The schema of all topics with names that are unique in the instance."""
@@ -201,38 +201,6 @@ class ScanRequest(NamedTuple):
     max_bytes: int | None = None
 
 
-class RowStream(Protocol):
-    """Rows that are read while they are used, in an Arrow stream (`__arrow_c_stream__`).
-
-    Each stream that is begun has all rows. They are read on the thread that uses the stream.
-    """
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows that have been read."""
-
-    @property
-    def records_scanned(self) -> int:
-        """See `ScanResult.records_scanned`; so far."""
-
-    @property
-    def error(self) -> SqlError | None:
-        """The reason why reading has failed; None if it has not."""
-
-    def rename(self, names: Sequence[str]) -> None:
-        """Give the columns other names, before the first stream is begun."""
-
-    def close(self) -> None:
-        """Release what the rows are read from; from any thread."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Begin a stream."""
-
-
 class ScanResult(NamedTuple):
     """The rows of a scan.
 
@@ -243,7 +211,7 @@ class ScanResult(NamedTuple):
             may see. A stream has a number of its own.
     """
 
-    data: pa.Table | RowStream
+    data: pa.Table | HistoryStream
     records_scanned: int = 0
 
 

@@ -55,7 +55,9 @@ _DURABLE_TIMEOUT_S: Final = 60.0
 
 
 class HistoryStream:
-    """The rows of one scan of history: see `RowStream`.
+    """The rows of one scan of history, read while they are used, in an Arrow stream.
+
+    Each stream that is begun has all rows. They are read on the thread that uses the stream.
 
     Args:
         log: the transaction log.
@@ -132,13 +134,13 @@ class HistoryStream:
         )
 
     def rename(self, names: Sequence[str]) -> None:
-        """See `RowStream.rename`."""
+        """Give the columns other names, before the first stream is begun."""
         self.schema = pa.schema(
             [field.with_name(name) for field, name in zip(self.schema, names, strict=True)]
         )
 
     def close(self) -> None:
-        """See `RowStream.close`."""
+        """Release the cursor of the log that the rows are read from; from any thread."""
         if not self._is_closed:
             self._is_closed = True
             try:
@@ -209,7 +211,7 @@ class HistoryStream:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """See `RowStream`."""
+        """Begin a stream."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
         return reader.__arrow_c_stream__(requested_schema)
 

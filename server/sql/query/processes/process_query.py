@@ -17,13 +17,13 @@ import pyarrow as pa
 from server.sql.query.errors import DuckDbError, SqlError
 from server.sql.query.processes import protocol
 from server.sql.query.processes.protocol import CANCEL_GRACE_S, FrameKind, QueryRequest, StreamTable
-from server.sql.query.tables import RowStream
 from server.sql.sqlstate import CRASH_SHUTDOWN, FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE
 from server.sql.statement_threads import blocking_wait
 
 if TYPE_CHECKING:
     from server.sql.query.cancellation import Cancellation
     from server.sql.query.processes.process_pool import ProcessLease
+    from server.sql.tables.history_stream import HistoryStream
 
 
 Notify: TypeAlias = Callable[[str, str], None]
@@ -43,7 +43,7 @@ class QueryText(NamedTuple):
 
     sql: str
     values: Mapping[str, object]
-    tables: Mapping[str, pa.Table | RowStream]
+    tables: Mapping[str, pa.Table | HistoryStream]
     batch_rows: int
     notify: Notify | None = None
 
@@ -70,7 +70,7 @@ class ProcessQuery:
         self._process: Final = lease.process
         self._number: Final = number
         self._cancellation: Final = cancellation
-        self._streams: dict[str, RowStream] = {}
+        self._streams: dict[str, HistoryStream] = {}
         self._readers: dict[int, pa.RecordBatchReader] = {}
         self._first: list[pa.RecordBatch] = []
         self._notify: Notify = _refuse_notification
