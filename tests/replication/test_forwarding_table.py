@@ -15,7 +15,7 @@ from server.replication.core import (
     SharedProperties,
     TopicRoute,
 )
-from server.replication.core.forwarding_table import ForwardingTable, pack_passage
+from server.replication.core.forwarding_table import ForwardingTable, pack_range
 from server.replication.core.routes import LinkRoute
 from server.storage.journal import JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import EntryRow, crc32c
@@ -138,7 +138,7 @@ def test_what_goes_comes_as_it_is_in_the_log(entries: list[Drawn]) -> None:
         for row, body in zip(rows, data, strict=True)
         if TOPICS[row[10] - 1].name != "elsewhere" and "B" not in ORIGINS[row[11]].path
     ]
-    sent = pack_passage(
+    sent = pack_range(
         999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, sends_all=False), NOW
     )
     expected = ReplicationBatch(999, 5000, together(*(run_of(row, body) for row, body in going)))
@@ -152,7 +152,7 @@ def test_entries_come_in_the_order_of_the_log_and_what_is_common_is_said_once() 
     one = Drawn(0, 0, 7, 1, True, 0, 0, 0, 0, 0, JournalEntryKind.PUBLISH, b"{}", 0)
     other = one._replace(topic=1)
     rows, data, names = log_of([one] * 3 + [other, one, other] + [one] * 2)
-    sent = pack_passage(
+    sent = pack_range(
         999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, sends_all=False), NOW
     )
     columns = batches.received(sent).columns

@@ -147,7 +147,7 @@ from server.replication.core.router import (
 )
 from server.replication.core.routes import Hop, RouteFilter, Routes, TopicRoute, append_hop, hops
 from server.replication.core.sender import ReplicationSender, ResumePosition, SenderState
-from server.replication.core.source_log import PassageReader, SourceLog
+from server.replication.core.source_log import SourceLog, SourceLogReader
 
 __all__ = [
     "MAX_FRAME_SIZE",
@@ -177,7 +177,6 @@ __all__ = [
     "MeshRouter",
     "OutboundFrame",
     "PackedBatch",
-    "PassageReader",
     "PeerConnection",
     "PeerInstance",
     "PeerMessage",
@@ -203,6 +202,7 @@ __all__ = [
     "SharedProperties",
     "SkippedRanges",
     "SourceLog",
+    "SourceLogReader",
     "TopicRoute",
     "append_hop",
     "choose_connection",

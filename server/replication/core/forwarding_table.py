@@ -46,20 +46,20 @@ class ForwardingTable(dict[int, int]):
         return self.definitions.topics[number >> _BITS], self.definitions.origins[number & _LOWER]
 
 
-def pack_passage(
-    after_txid: int, last_txid: int, passage: RawEntryRange, table: ForwardingTable, now: int
+def pack_range(
+    after_txid: int, last_txid: int, raw_range: RawEntryRange, table: ForwardingTable, now: int
 ) -> PackedBatch:
-    """Return the entries of a passage that the table selects, packed to be sent.
+    """Return the entries of a range that the table selects, packed to be sent.
 
     Args:
         after_txid: the txid before its first.
         last_txid: the txid up to which the log has been read.
-        passage: the entries.
+        raw_range: the entries.
         table: decides which of them are sent.
         now: microseconds since the Unix epoch.
     """
-    count, numbers, columns, body_ranges = pack(passage.records, table, now)
-    bodies = passage.bodies
+    count, numbers, columns, body_ranges = pack(raw_range.records, table, now)
+    bodies = raw_range.bodies
     if body_ranges != [(0, len(bodies))]:  # do not retain skipped bodies until the others are sent
         view = memoryview(bodies)
         bodies = b"".join([view[start:end] for start, end in body_ranges])

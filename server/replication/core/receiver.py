@@ -84,10 +84,6 @@ class ReplicationReceiver:
         cursor: its position after an earlier run; None if it is new to the source.
         start_txid: the last txid of this instance's log when this run began.
         max_units: parts of lanes that are kept apart while they wait for other instances.
-
-    Attributes:
-        is_blocked: the log has not accepted all of a batch; nothing more may be received before
-            `resume_batch` has been called with success.
     """
 
     def __init__(
@@ -231,7 +227,10 @@ class ReplicationReceiver:
 
     @property
     def is_blocked(self) -> bool:
-        """True if the log has not accepted all of a batch: `resume_batch` must be called next."""
+        """True if the log has not accepted all of a batch.
+
+        Nothing more may be received before `resume_batch` has been called with success.
+        """
         return self._current_batch is not None
 
     # batches
@@ -433,10 +432,9 @@ class ReplicationReceiver:
                 continue
             topic, origin, _ = entries.properties_of(position)
             kind = entries.kinds[position]
-            differs = (
-                recent.checksum != entries.checksums[position] and kind == JournalEntryKind.PUBLISH
-            )
-            if differs and len(conflicts) < _MAX_CONFLICTS:
+            differs = recent.checksum != entries.checksums[position]
+            is_conflict = differs and kind == JournalEntryKind.PUBLISH
+            if is_conflict and len(conflicts) < _MAX_CONFLICTS:
                 conflicts.append(DuplicateConflict(client, sequence, topic))
             path, own_path = hops(origin.path), hops(recent.origin.path)
             publisher = path[0].name if path else source.name
@@ -446,10 +444,8 @@ class ReplicationReceiver:
                     (client, sequence)
                 )
             if (len(own_path), self._instance) > (len(path), source.name):
-                txid, routing_key = (
-                    entries.txids[position],
-                    EntryRoutingKey(recent.topic, recent.origin.path),
-                )
+                txid = entries.txids[position]
+                routing_key = EntryRoutingKey(recent.topic, recent.origin.path)
                 self._track_unsettled(
                     lane_of(origin.path), (txid, txid), recent.last_txid, {routing_key}
                 )

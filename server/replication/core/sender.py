@@ -36,7 +36,7 @@ from server.replication.core.dedup_window import (
     PublisherWindow,
     make_peer_dedup_window,
 )
-from server.replication.core.forwarding_table import ForwardingTable, pack_passage
+from server.replication.core.forwarding_table import ForwardingTable, pack_range
 from server.replication.core.frames import (
     Ack,
     DedupState,
@@ -49,7 +49,7 @@ from server.replication.core.missing_entries import MissingEntries
 from server.replication.core.peer_instance import PeerInstance
 from server.replication.core.routes import LinkRoute, RouteFilter, Routes, filter_batch
 from server.replication.core.skipped_entries import SkippedEntries
-from server.replication.core.source_log import PassageReader, SourceLog
+from server.replication.core.source_log import SourceLog, SourceLogReader
 from server.storage.journal import DamagedEntry, EntryBatch, JournalTopic, RawEntryRange
 from server.storage.journal.format.layout import TXID
 
@@ -134,7 +134,7 @@ class ReplicationSender:
         self._route = LinkRoute(routes, "")
         # for the topics and origins of the file that is being read
         self._forwarding_table: ForwardingTable | None = None
-        self._reader: PassageReader | None = None
+        self._reader: SourceLogReader | None = None
         self._examined_txid = acknowledged  # up to here, the entries that are sent are known
         self._in_flight_entries = InFlightEntries(acknowledged)
         # last txid and bytes of batches that are sent and not stored
@@ -278,15 +278,15 @@ class ReplicationSender:
         self.blocked_txid = 0
         while (reader := self._reader) is not None:
             previous_position = reader.position
-            passage = reader.read_for_forwarding(_MAX_ENTRIES, _MAX_BYTES)
+            raw_range = reader.read_for_forwarding(_MAX_ENTRIES, _MAX_BYTES)
             position = reader.position
             skipped_entries: Sequence[DamagedEntry] = ()
             try:
-                if passage.damaged_entries:
-                    skipped_entries, position = self._find_lost(passage.damaged_entries, position)
-                    passage = passage.up_to(position)
-                batch = self._pack_batch(passage, position, now)
-            except BaseException:  # raised by a filter: read this passage again
+                if raw_range.damaged_entries:
+                    skipped_entries, position = self._find_lost(raw_range.damaged_entries, position)
+                    raw_range = raw_range.up_to(position)
+                batch = self._pack_batch(raw_range, position, now)
+            except BaseException:  # raised by a filter: read this range again
                 self._open_reader(self._sent_txid)
                 raise
             if position < reader.position:
@@ -310,12 +310,12 @@ class ReplicationSender:
     def _open_reader(self, after: int) -> None:
         self._reader = self._log.read_from(after, self._routes.includes)
 
-    def _pack_batch(self, passage: RawEntryRange, position: int, now: int) -> PackedBatch:
-        """Return the entries of a passage that are sent to the destination."""
+    def _pack_batch(self, raw_range: RawEntryRange, position: int, now: int) -> PackedBatch:
+        """Return the entries of a range that are sent to the destination."""
         is_selected = self._missing_entries is not None or self._routes.has_filters
         if is_selected:
-            passage = passage.pick(self._selected_positions(passage))
-        forwarding_table, definitions = self._forwarding_table, passage.definitions
+            raw_range = raw_range.pick(self._selected_positions(raw_range))
+        forwarding_table, definitions = self._forwarding_table, raw_range.definitions
         if (
             forwarding_table is None
             or forwarding_table.definitions is not definitions
@@ -324,18 +324,18 @@ class ReplicationSender:
             forwarding_table = self._forwarding_table = ForwardingTable(
                 definitions, self._route, sends_all=is_selected
             )
-        return pack_passage(self._sent_txid, position, passage, forwarding_table, now)
+        return pack_range(self._sent_txid, position, raw_range, forwarding_table, now)
 
-    def _selected_positions(self, passage: RawEntryRange) -> list[int]:
+    def _selected_positions(self, raw_range: RawEntryRange) -> list[int]:
         """Return the positions of the entries that are sent to the destination, one by one."""
-        batches = passage.to_entry_range().batches()
+        batches = raw_range.to_entry_range().batches()
         txids = {
             row[TXID]
             for batch in batches
             for part in self._filter_parts(batch)
             for row in part.rows
         }
-        return _positions_of(passage, txids)
+        return _positions_of(raw_range, txids)
 
     def _filter_parts(self, batch: EntryBatch) -> Iterator[EntryBatch]:
         """Return the entries of a batch that are sent to the destination."""
@@ -405,23 +405,22 @@ class ReplicationSender:
                 break
             first, last = next_retry_range
             reader = self._log.read_from(first - 1, self._routes.includes)
-            passage = reader.read_for_forwarding(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
-            end = min(
-                [reader.position, last, *(damaged.txid - 1 for damaged in passage.damaged_entries)]
-            )
+            raw_range = reader.read_for_forwarding(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
+            readable_ends = (damaged.txid - 1 for damaged in raw_range.damaged_entries)
+            end = min([reader.position, last, *readable_ends])
             if end < first:
                 skipped.mark_unreadable(first)
                 continue
             route = LinkRoute(
                 self._routes, self._route.peer, is_return_allowed=last <= self._return_end_txid
             )
-            passage = passage.up_to(end)
-            batches = (filter_batch(part, route) for part in passage.to_entry_range().batches())
+            raw_range = raw_range.up_to(end)
+            batches = (filter_batch(part, route) for part in raw_range.to_entry_range().batches())
             txids = {row[TXID] for part in batches for row in part.rows}
-            passage = passage.pick(_positions_of(passage, txids))
+            raw_range = raw_range.pick(_positions_of(raw_range, txids))
             skipped.remove(first, end)
-            forwarding_table = ForwardingTable(passage.definitions, route, sends_all=True)
-            batch = pack_passage(first - 1, end, passage, forwarding_table, now)._replace(
+            forwarding_table = ForwardingTable(raw_range.definitions, route, sends_all=True)
+            batch = pack_range(first - 1, end, raw_range, forwarding_table, now)._replace(
                 is_late=True
             )
             self._charge_window(batch)
@@ -560,6 +559,6 @@ def _validate_ack(ack: Ack, max_txid: int) -> None:
         raise ReplicationProtocolError("ack of settled entries that are not stored")
 
 
-def _positions_of(passage: RawEntryRange, txids: Container[int]) -> list[int]:
+def _positions_of(raw_range: RawEntryRange, txids: Container[int]) -> list[int]:
     """Return the positions of the entries with these txids."""
-    return [position for position in range(len(passage)) if passage.txid_at(position) in txids]
+    return [position for position in range(len(raw_range)) if raw_range.txid_at(position) in txids]

@@ -8,7 +8,7 @@ from typing import Protocol
 from server.storage.journal import JournalTopic, RawEntryRange
 
 
-class PassageReader(Protocol):
+class SourceLogReader(Protocol):
     """Reads a log forward; the journal's `JournalCursor` does."""
 
     @property
@@ -16,7 +16,7 @@ class PassageReader(Protocol):
         """The txid up to which the log has been read."""
 
     def read_for_forwarding(self, max_entries: int, max_bytes: int) -> RawEntryRange:
-        """Return the next entries; an empty passage does not mean the end of the log."""
+        """Return the next entries; an empty range does not mean the end of the log."""
 
 
 class SourceLog(Protocol):
@@ -30,7 +30,7 @@ class SourceLog(Protocol):
     def durable_txid(self) -> int:
         """The txid of the last entry on stable storage."""
 
-    def read_from(self, after: int, is_wanted: Callable[[JournalTopic], bool]) -> PassageReader:
+    def read_from(self, after: int, is_wanted: Callable[[JournalTopic], bool]) -> SourceLogReader:
         """Return a reader of the entries that change state (`EVENTS`) and are on stable storage.
 
         Args:

@@ -41,7 +41,7 @@ class InboundReplication:
     Args:
         link: the link.
         peer: the source.
-        frame: the request of the source.
+        request: of the source.
         address: of the peer.
         transport: name of the transport that has made the connection.
         branch: the entries that are gone from the log of either instance.
@@ -52,7 +52,7 @@ class InboundReplication:
         self,
         link: ReplicationLink,
         peer: PeerInstance,
-        frame: PositionRequest,
+        request: PositionRequest,
         address: str,
         transport: str,
         branch: LogBranch,
@@ -61,16 +61,16 @@ class InboundReplication:
     ) -> None:
         self._link: Final = link
         replication = link.replication
-        client = frame.client
+        client = request.client
         if not client.startswith(f"{peer.name}!") or len(client) > _MAX_CLIENT_NAME_LENGTH:
             client = f"{peer.name}!{replication.instance}"
         self._direction: Final = LinkDirection(client, peer.name, peer.group, address, transport)
-        self._ack_interval_s: Final = frame.ack_interval / MICROSECONDS_PER_SECOND
+        self._ack_interval_s: Final = request.ack_interval / MICROSECONDS_PER_SECOND
         self._last_ack_s = self._last_check_s = NEVER
         self._unacknowledged_bytes = 0
         self._receiver: Final = replication.receiver_for(peer.name)
         self._responses: Final = self._receiver.begin_link(
-            peer, frame, replication.ack_tracker.settled_txid, branch, sends_all=sends_all
+            peer, request, replication.ack_tracker.settled_txid, branch, sends_all=sends_all
         )
         self._next_response = next(self._responses, None)
         link.log_event("1F-0006", client)

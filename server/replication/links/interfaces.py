@@ -26,7 +26,7 @@ class LinkConnection(Protocol):
         """Send bytes, now or when the peer is ready for them."""
 
     def pause(self) -> None:
-        """Pause reading, until `resume_reading`."""
+        """Pause reading, until `resume`."""
 
     def resume(self) -> None:
         """Resume reading."""
