@@ -263,6 +263,7 @@ THEIRS = Hello(VERSION, "B", "South", "B/1", 1, nonce=2)
         (Hello(VERSION + 1, "B", "South", "B/1", 1), f"speaks version {VERSION + 1}"),
         (Hello(VERSION, "", "South", "B/1", 1), "must have a Name"),
         (Hello(VERSION, "A", "North", "A/2", 1, nonce=3), "both instances are called A"),
+        (Hello(VERSION, "A", "North", "A/2", 1, nonce=0), "both instances are called A"),
         (Hello(VERSION, "A", "North", "A/1", 1, nonce=1), "connected to itself"),
         (Hello(VERSION, "C", "South", "C/2", 1), "another instance that is called C"),
         (Hello(VERSION, "C", "South", "C/1", 1), None),
