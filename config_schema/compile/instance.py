@@ -101,7 +101,8 @@ def _open_telemetry(admin: ElementReader) -> OpenTelemetrySpec | None:
             "http://localhost:4318",
             tag="Endpoint",
         )
-    return OpenTelemetrySpec(endpoint, reader.location)
+    traces = reader.flag("Traces", default=False)
+    return OpenTelemetrySpec(endpoint, traces, reader.location)
 
 
 def _headers(reader: ElementReader) -> tuple[str, ...]:

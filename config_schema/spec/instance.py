@@ -14,9 +14,13 @@ from config_schema.spec.transports import ProtocolSpec, TransportSpec
 
 @dataclass(frozen=True, slots=True)
 class OpenTelemetrySpec:
-    """The element OpenTelemetry of the Admin section: the URL of a collector."""
+    """The element OpenTelemetry of the Admin section.
+
+    `endpoint` is the URL of a collector; `traces` exports spans of sampled messages to it.
+    """
 
     endpoint: str
+    traces: bool
     location: Location
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.engine.closed_session_totals import ClosedSessionTotals
 from server.engine.connection_context import ConnectionContext, ConnectionHandle
 from server.engine.hooks import Hooks
+from server.engine.message_tracer import MessageTracer, SessionTracer
 from server.engine.pre_logon_limits import PreLogonLimits
 from server.engine.replays.tail import ReplayTail
 from server.engine.scheduler import Scheduler
@@ -79,6 +81,8 @@ class Engine:
         subscription_failures: ends subscriptions after a failure on their behalf.
         transaction_log: records published messages; None if there is none. Then there are no tails
             either.
+        message_tracer: makes spans of sampled messages; None if none are made. Set before the
+            first connection.
         tail: reads the end of the log for bookmark subscriptions.
         fully_durable_tail: the same for those that request messages that are fully durable.
         outboxes: the output buffers that have not been flushed.
@@ -135,6 +139,7 @@ class Engine:
         self.pre_logon_limits = PreLogonLimits(clock, self.flush)
         self.subscription_failures = SubscriptionFailures(self.scheduler.queue_task, log)
         self.transaction_log: TransactionLog | None = None
+        self.message_tracer: MessageTracer | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
         self.sessions_ending = 0
@@ -165,7 +170,13 @@ class Engine:
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{connection_context.transport}-{number}"
         source = FrameBatchReader(parts=AmpsFrameParts()) if reader is None else reader
+        session_tracer = None
+        if self.message_tracer is not None:
+            session_tracer = SessionTracer(self.message_tracer, connection.send)
+            connection = replace(connection, send=session_tracer.send)
         session = Session(self, number, connection_context, name, connection, source)
+        if session_tracer is not None:
+            session_tracer.attach(session)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
         self.log.emit(

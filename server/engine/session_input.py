@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from amperage.wire.compression import CompressedReader, Compression
 from amperage.wire.framing import FrameSource
 from server.engine.input_buffer import InputBuffer
 from server.engine.scheduler import BatchSizeEstimator
@@ -90,9 +89,9 @@ class SessionInput:
         """True if the input received so far ends inside a frame."""
         return self._buffer.reader.has_partial_frame
 
-    def read_compressed(self, compression: Compression) -> None:
-        """Read the input as a compressed stream from now on."""
-        self._buffer.reader = CompressedReader(compression, self._buffer.reader)
+    def wrap_reader(self, wrap: Callable[[FrameSource], FrameSource]) -> None:
+        """Read the input through a wrapper of its reader from now on."""
+        self._buffer.reader = wrap(self._buffer.reader)
 
     def feed(self, chunk: bytes) -> None:
         """Take bytes from the peer and execute their commands, as far as there is time.

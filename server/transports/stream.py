@@ -6,9 +6,10 @@ The peer chooses the beginning of a connection: frames, an HTTP preflight, or co
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from amperage.wire.compression import Compression
+from amperage.wire.compression import CompressedReader, Compression
 from amperage.wire.framing import FrameError
 from amperage.wire.protocol_detection import ProtocolDetector
 from server.transports.connection import TransportConnection, TransportContext
@@ -62,7 +63,7 @@ class StreamConnection(TransportConnection):
             self._stop_handshake_timeout()
         if protocol_detector.is_compressed:
             self._compression = Compression()
-            session.input.read_compressed(self._compression)
+            session.input.wrap_reader(partial(CompressedReader, self._compression))
         self._is_plain = protocol_detector.is_complete
         return data
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from amperage.wire.compression import Compression
+from amperage.wire.compression import CompressedReader, Compression
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
 from server.engine.connection_context import ConnectionContext, ConnectionHandle
@@ -255,7 +256,7 @@ class CorePeer:
 
     def read_compressed(self, compression: Compression) -> None:
         """Send compressed bytes from now on."""
-        self._session.input.read_compressed(compression)
+        self._session.input.wrap_reader(partial(CompressedReader, compression))
 
     @property
     def messages_out(self) -> int:

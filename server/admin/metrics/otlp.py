@@ -22,6 +22,7 @@ from server.admin.metrics.exposition import MetricFamily
 from server.admin.metrics.pages import families_of
 
 if TYPE_CHECKING:
+    from server.engine.span_queue import SpanQueue
     from server.statistics.histograms import Distribution
     from server.statistics.sample import StatisticsSnapshot
     from server.statistics.statistics_thread import StatisticsThread
@@ -46,6 +47,7 @@ class OtlpExport:
         attributes: attributes of the resource that the metrics are about.
         distributions: of durations and sizes; read from any thread.
         log: gets an entry when the collector cannot be reached, and when it can be again.
+        spans: counts the spans of sampled messages; None if none are made.
 
     Raises:
         ModuleNotFoundError: the libraries are not installed.
@@ -57,11 +59,13 @@ class OtlpExport:
         attributes: Mapping[str, str],
         distributions: Sequence[Distribution],
         log: ServerLog,
+        spans: SpanQueue | None = None,
     ) -> None:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
         self._resource: Final = make_resource(attributes)
         self._distributions: Final = distributions
+        self._spans: Final = spans
         self._log: Final = log
         self._started_ns: Final = time.time_ns()
         self._exporter: Final = OTLPMetricExporter(endpoint.rstrip("/") + METRICS_PATH)
@@ -102,7 +106,7 @@ class OtlpExport:
     def _export(self, snapshot: StatisticsSnapshot) -> str | None:
         """Send a sample; return the cause if that fails."""
         try:
-            families = families_of(snapshot, self._distributions)
+            families = families_of(snapshot, self._distributions, self._spans)
             result = self._exporter.export(self._metrics_data(families))
         except Exception as error:  # the next sample is tried again, whatever this one's error
             return f"{type(error).__name__}: {error}"

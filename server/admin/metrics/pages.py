@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse
 from server.admin.metrics.durations import histograms
-from server.admin.metrics.exposition import ExpositionFormat, MetricFamily, form_for, gauge, render
+from server.admin.metrics.exposition import (
+    ExpositionFormat,
+    MetricFamily,
+    counter,
+    form_for,
+    gauge,
+    render,
+)
 from server.admin.metrics.families import SeriesLimit
 from server.admin.metrics.process import process
 from server.admin.metrics.summaries import summaries
@@ -16,6 +23,7 @@ from server.admin.metrics.table import DETAILED, GROUPS
 if TYPE_CHECKING:
     from server.admin.access import AccessControl, Requester
     from server.admin.monitoring import MonitoringPages
+    from server.engine.span_queue import SpanQueue
     from server.statistics.histograms import Distribution
     from server.statistics.sample import StatisticsSnapshot
 
@@ -27,7 +35,9 @@ MAX_DETAILED_ENTRIES: Final = 10_000
 
 
 def families_of(
-    snapshot: StatisticsSnapshot, distributions: Sequence[Distribution]
+    snapshot: StatisticsSnapshot,
+    distributions: Sequence[Distribution],
+    spans: SpanQueue | None = None,
 ) -> list[MetricFamily]:
     """Return all families of /metrics."""
     series_limit = SeriesLimit()
@@ -37,10 +47,27 @@ def families_of(
         *families,
         *histograms(distributions),
         *process(snapshot),
+        *([] if spans is None else _span_counts(spans)),
         gauge(
             "amperage_series_left_out",
             "Series of topics, queues and the like that are summed up as `other`.",
             [("", series_limit.omitted_series)],
+        ),
+    ]
+
+
+def _span_counts(spans: SpanQueue) -> list[MetricFamily]:
+    description = "Spans of sampled messages that"
+    return [
+        counter(
+            "amperage_spans_exported",
+            f"{description} the collector of OpenTelemetry has accepted.",
+            [("", spans.exported)],
+        ),
+        counter(
+            "amperage_spans_dropped",
+            f"{description} were not exported: the queue was full, or the collector has failed.",
+            [("", spans.dropped)],
         ),
     ]
 
@@ -65,6 +92,7 @@ class MetricsPage:
         monitoring: has the samples.
         access: checks the requester's entitlement.
         distributions: of durations and sizes; read from any thread.
+        spans: counts the spans of sampled messages; None if none are made.
     """
 
     def __init__(
@@ -72,10 +100,12 @@ class MetricsPage:
         monitoring: MonitoringPages,
         access: AccessControl,
         distributions: Sequence[Distribution],
+        spans: SpanQueue | None,
     ) -> None:
         self._monitoring = monitoring
         self._access = access
         self._distributions = distributions
+        self._spans = spans
         self._document_cache: dict[tuple[str, ExpositionFormat], HttpDocument] = {}
         self._cached_snapshot: StatisticsSnapshot | None = None
 
@@ -114,7 +144,9 @@ class MetricsPage:
         document = self._document_cache.get((name, form))
         if document is None:
             families = (
-                details_of(snapshot, name) if name else families_of(snapshot, self._distributions)
+                details_of(snapshot, name)
+                if name
+                else families_of(snapshot, self._distributions, self._spans)
             )
             document = HttpDocument(render(families, form), form.value)
             self._document_cache[name, form] = document

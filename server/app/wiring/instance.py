@@ -37,7 +37,7 @@ from server.app.wiring.backup_sources import backup_sources
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.drain import InstanceDrain
 from server.app.wiring.loop_clock import LoopClock
-from server.app.wiring.open_telemetry import MissingLibraryError, make_export
+from server.app.wiring.open_telemetry import MissingLibraryError, make_export, start_traces
 from server.app.wiring.open_topics import OpenTopics
 from server.app.wiring.provision import (
     ProvisionError,
@@ -209,6 +209,7 @@ class Instance:
     async def _start(self, opened: contextlib.AsyncExitStack) -> None:
         check_stop_request, begin_step = self._check_stop_request, self._supervisor.begin_step
         self._watch_files(opened)
+        self._start_traces(opened)
         begin_step("the transaction log is opened")
         journal = self._open_journal(opened)
         check_stop_request()
@@ -385,6 +386,12 @@ class Instance:
         self._services.statistics = statistics.statistics_thread
         self._transports.set_statistics(statistics.statistics_thread)
         return statistics
+
+    def _start_traces(self, opened: contextlib.AsyncExitStack) -> None:
+        try:
+            start_traces(self._spec, self._engine, self._log, opened)
+        except MissingLibraryError as error:
+            raise StartError(str(error)) from None
 
     def _export_statistics(
         self, admin: AdminSpec, statistics: StatisticsService, opened: contextlib.AsyncExitStack

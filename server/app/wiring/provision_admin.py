@@ -130,7 +130,9 @@ def provision_admin(
     explaining = DiagnosisPages(
         monitoring, past, access, engine_calls, ClientFactsCollector(engine), statistics
     )
-    metrics = MetricsPage(monitoring, access, distributions(engine))
+    tracer = engine.message_tracer
+    spans = None if tracer is None else tracer.queue
+    metrics = MetricsPage(monitoring, access, distributions(engine), spans)
     health = Health(
         access, engine_calls, statistics, services.transports, services.replication, drain
     )

@@ -162,6 +162,7 @@ def provision_replication(
         permits,
         engine.clock,
         engine.log,
+        engine.message_tracer,
     )
     replication = ReplicationState(
         description,

@@ -28,6 +28,7 @@ from server.topics.replicated.batch import APPLY_BATCH_SIZE, ReplicatedBatch
 from server.topics.replicated.multi_topic import BatchRefusedError, MultiTopicBatch
 
 if TYPE_CHECKING:
+    from server.engine.message_tracer import MessageTracer
     from server.replication.apply.permissions import ApplyPermissions
     from server.replication.core import BatchColumns, DedupWindow, PeerInstance
     from server.replication.core.columns import EntryColumn
@@ -57,6 +58,7 @@ class ReplicationApplier:
         permissions: decides which entries may be recorded.
         clock: the time, and timers.
         log: is notified of entries that cannot be recorded.
+        message_tracer: makes spans of sampled messages; None if none are made.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class ReplicationApplier:
         permissions: ApplyPermissions,
         clock: Clock,
         log: ServerLog,
+        message_tracer: MessageTracer | None = None,
     ) -> None:
         self._topics: Final = topics
         self._message_types: Final = message_types
         self._transaction_log: Final = transaction_log
         self._permissions: Final = permissions
+        self._message_tracer: Final = message_tracer
         self._error_log: Final = ApplyErrorLog(clock, log)
         self._gap_applier: Final = SequenceGapApplier(transaction_log, dedup_window)
 
@@ -91,6 +95,16 @@ class ReplicationApplier:
 
         Raises nothing: an error in an entry concerns that entry.
         """
+        tracer = self._message_tracer
+        if tracer is None:
+            return self._record(entries, source)
+        start_ns = tracer.now_ns()
+        result = self._record(entries, source)
+        recorded = entries.pick(range(result.processed_count))
+        tracer.trace_replicated(recorded, source.name, start_ns)
+        return result
+
+    def _record(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         if max(entries.expirations) > _MAX_SECONDS:
             lifetimes = [min(lifetime, _MAX_SECONDS) for lifetime in entries.expirations]
             entries = entries._replace(expirations=lifetimes)
