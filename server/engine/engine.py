@@ -173,7 +173,8 @@ class Engine:
         session_tracer = None
         if self.message_tracer is not None:
             session_tracer = SessionTracer(self.message_tracer, connection.send)
-            connection = replace(connection, send=session_tracer.send)
+            # It looks at whole frames: those of large bodies must not come in parts.
+            connection = replace(connection, send=session_tracer.send, takes_parts=False)
         session = Session(self, number, connection_context, name, connection, source)
         if session_tracer is not None:
             session_tracer.attach(session)

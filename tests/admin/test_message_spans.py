@@ -22,7 +22,7 @@ from tests.admin.support import running_admin
 from tests.engine.support import RecordingLog
 from tests.support.cluster import PAIR, Cluster, cluster
 from tests.support.queues import queue
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
 
@@ -238,6 +238,21 @@ def test_each_sampled_message_of_a_batch_has_spans_and_the_others_have_none(
     ]
     assert numbers == [str(number) for number in range(50, 501, 50)]
     assert not any(found.of(trace_id) for trace_id in unsampled)
+
+
+def test_a_large_message_is_followed_and_its_body_is_not_read_as_frames(
+    traced: tuple[Cluster, Collector],
+) -> None:
+    instances, found = traced
+    trace_id, forged = "a" * 32, "f" * 32
+    inner = frame({"c": "p", "t": "forged", "x": correlation_id(forged)})
+    with instances["A"].server.log_on("large") as peer:
+        peer.ask({"c": "subscribe", "cid": "1", "t": "large", "a": "processed"})
+        header = {"c": "p", "t": "large", "s": 1, "x": correlation_id(trace_id)}
+        peer.send(header, inner * 5_000)
+        assert next_message(peer)["x"] == correlation_id(trace_id)
+        wait_until(lambda: ("A", "deliver large") in found.of(trace_id))
+    assert not found.of(forged)
 
 
 def test_a_collector_that_is_away_disturbs_nobody_and_what_is_dropped_is_counted(
