@@ -29,21 +29,21 @@ class ActionsReload:
     def __init__(self, actions: ActionRunner) -> None:
         self._actions = actions
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, reload: ConfigurationChange) -> str | None:
         """See `ReloadablePart.check`."""
         actions = [part for part in parts_of(change) if isinstance(part, ActionSpec)]
         if not actions:
             return None
-        removed, _ = changed_actions(case.old.actions, case.new.actions)
+        removed, _ = changed_actions(reload.old.actions, reload.new.actions)
         return next(filter(None, map(restart_reason, (*actions, *removed))), "")
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
-        removed, added = changed_actions(case.old.actions, case.new.actions)
+        removed, added = changed_actions(reload.old.actions, reload.new.actions)
         prepared = self._prepare_actions(added)
 
         async def apply() -> None:
-            self._actions.replace(case.new.actions, removed, prepared)
+            self._actions.replace(reload.new.actions, removed, prepared)
 
         return PreparedChange(apply, partial(_discard, prepared))
 

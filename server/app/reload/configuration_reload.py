@@ -203,20 +203,22 @@ class ConfigurationReload:
         before, after, running = self._running.settings, read.settings, self._running.spec
         if before is None or after is None or running is None:
             raise AssertionError("the running configuration and this one can be used")
-        case = ConfigurationChange(running, read.spec, tuple(compare(before, after)))
-        if refusals := [line for change in case.changes for line in self._refusals(change, case)]:
+        reload = ConfigurationChange(running, read.spec, tuple(compare(before, after)))
+        if refusals := [
+            line for change in reload.changes for line in self._refusals(change, reload)
+        ]:
             raise ReloadRefusedError("\n".join(refusals))
         secrets = self._running.secrets | read.secrets
-        lines = (_line(without_secrets(change, secrets)) for change in case.changes)
-        return ReloadPlan(read, tuple(lines), self._prepare(case))
+        lines = (_line(without_secrets(change, secrets)) for change in reload.changes)
+        return ReloadPlan(read, tuple(lines), self._prepare(reload))
 
-    def _refusals(self, change: SettingChange, case: ConfigurationChange) -> list[str]:
+    def _refusals(self, change: SettingChange, reload: ConfigurationChange) -> list[str]:
         """Return why a difference needs a restart; empty if it does not."""
-        reasons = (part.check(change, case) for part in self._parts)
+        reasons = (part.check(change, reload) for part in self._parts)
         reason = next((reason for reason in reasons if reason is not None), _reason(change))
         return [_refusal(change, reason)] if reason else []
 
-    def _prepare(self, case: ConfigurationChange) -> list[PreparedChange]:
+    def _prepare(self, reload: ConfigurationChange) -> list[PreparedChange]:
         """Prepare the differences of all parts.
 
         Raises:
@@ -224,7 +226,7 @@ class ConfigurationReload:
         """
         prepared: list[PreparedChange] = []
         try:
-            prepared.extend(part.prepare(case) for part in self._parts)
+            prepared.extend(part.prepare(reload) for part in self._parts)
         except BaseException:
             _discard(prepared)
             raise

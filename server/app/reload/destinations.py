@@ -64,35 +64,37 @@ class DestinationsReload:
         self._engine = engine
         self._connector = connector
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, reload: ConfigurationChange) -> str | None:
         """See `ReloadablePart.check`."""
         if modules := _module_names(change):
-            return "" if modules <= _authenticators(case.old) | _authenticators(case.new) else None
+            return (
+                "" if modules <= _authenticators(reload.old) | _authenticators(reload.new) else None
+            )
         is_destination = any(isinstance(part, DestinationSpec) for part in parts_of(change))
         if not is_destination and change.key != _MIN_SYNC_DESTINATIONS:
             return None
         if self._connector is None:
             return "an instance begins to take part in replication at a start"
-        return _queue_reason(case) if is_destination else ""
+        return _queue_reason(reload) if is_destination else ""
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
-        connector, description = self._connector, describe(case.new)
+        connector, description = self._connector, describe(reload.new)
         if connector is None:
             return PreparedChange(do_nothing)
-        changed = _changed_names(case)
-        specs = [spec for spec in case.new.replication if spec.name in changed]
+        changed = _changed_names(reload)
+        specs = [spec for spec in reload.new.replication if spec.name in changed]
         try:
-            connectors = connector.prepare(specs, case.new.modules)
+            connectors = connector.prepare(specs, reload.new.modules)
         except TransportError as error:
             raise ReloadRefusedError(str(error)) from None
-        routes = {spec.name: make_routes(spec, case.new, self._engine) for spec in specs}
+        routes = {spec.name: make_routes(spec, reload.new, self._engine) for spec in specs}
         links = connector.links
         is_described_anew = (
             bool(changed)
-            or _address(description) != _address(describe(case.old))
+            or _address(description) != _address(describe(reload.old))
             or any(
-                isinstance(part, _TOPICS) for change in case.changes for part in parts_of(change)
+                isinstance(part, _TOPICS) for change in reload.changes for part in parts_of(change)
             )
         )
 
@@ -100,10 +102,10 @@ class DestinationsReload:
             await connector.stop(changed)
             if is_described_anew:
                 links.use_description(description)  # closes links, also of destinations that go
-                self._replace_destinations(links, case.new, routes)
+                self._replace_destinations(links, reload.new, routes)
             connector.start(connectors)
             tracker = links.replication.ack_tracker
-            tracker.min_sync_destinations = case.new.tuning.min_sync_destinations or 0
+            tracker.min_sync_destinations = reload.new.tuning.min_sync_destinations or 0
 
         remarks = tuple(_remarks(links, description)) if is_described_anew else ()
         return PreparedChange(apply, remarks=remarks)
@@ -167,28 +169,28 @@ def _modules_of(destination: DestinationSpec) -> set[str]:
     }
 
 
-def _changed_names(case: ConfigurationChange) -> set[str]:
+def _changed_names(reload: ConfigurationChange) -> set[str]:
     """Return the destinations of both configurations that are added, removed or changed."""
     names = {
         part.name
-        for change in case.changes
+        for change in reload.changes
         for part in parts_of(change)
         if isinstance(part, DestinationSpec)
     }
     # the name of a destination without a Name can change with its address
-    old, new = ({spec.name for spec in side.replication} for side in (case.old, case.new))
-    modules = {name for change in case.changes for name in _module_names(change)}
-    users = {spec.name for spec in case.new.replication if _modules_of(spec) & modules}
+    old, new = ({spec.name for spec in side.replication} for side in (reload.old, reload.new))
+    modules = {name for change in reload.changes for name in _module_names(change)}
+    users = {spec.name for spec in reload.new.replication if _modules_of(spec) & modules}
     return names | (old ^ new) | users
 
 
-def _queue_reason(case: ConfigurationChange) -> str:
+def _queue_reason(reload: ConfigurationChange) -> str:
     """Return why the destinations need a restart: a queue is shared from a start on."""
-    kept = {(spec.message_type, spec.name) for spec in case.new.sow}
-    for queue in case.old.sow:
+    kept = {(spec.message_type, spec.name) for spec in reload.new.sow}
+    for queue in reload.old.sow:
         if isinstance(queue, QueueSpec) and queue.kind != "LocalQueue":
             topic = queue.message_type, queue.name
-            if topic in kept and replicates(case.old, *topic) != replicates(case.new, *topic):
+            if topic in kept and replicates(reload.old, *topic) != replicates(reload.new, *topic):
                 return f"queue {queue.name} begins or ceases to be shared at a start"
     return ""
 

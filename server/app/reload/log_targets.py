@@ -41,9 +41,9 @@ class LogTargetsReload:
         """See `ReloadablePart.check`."""
         return "" if any(isinstance(part, LogTargetSpec) for part in parts_of(change)) else None
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
-        specs = case.new.logging
+        specs = reload.new.logging
         kept = self._kept_targets(specs)
         problems = Problems()
         for number in kept:

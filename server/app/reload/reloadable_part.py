@@ -67,15 +67,15 @@ class PreparedChange:
 class ReloadablePart(Protocol):
     """A part of the instance that takes differences while it runs."""
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, reload: ConfigurationChange) -> str | None:
         """Return why a difference needs a restart: "" if it does not, None if it is of no concern.
 
         Args:
             change: the difference.
-            case: the reload.
+            reload: both configurations, and all differences.
         """
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """Prepare the differences that this part takes; all differences have been checked.
 
         Raises:

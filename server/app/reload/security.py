@@ -77,26 +77,26 @@ class SecurityReload:
         self._engine = engine
         self._transports = transports
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, reload: ConfigurationChange) -> str | None:
         """See `ReloadablePart.check`."""
         loaded = [part for part in parts_of(change) if isinstance(part, ModuleSpec)]
         if loaded:
-            specs = (case.old, case.new)
+            specs = (reload.old, reload.new)
             used = {use.module for spec in specs for use in security_uses(spec)}
             used -= {name for spec in specs for name in other_modules(spec)}
             return "" if all(module.name in used for module in loaded) else None
         if change.key.partition("/")[0] not in SECTIONS:
             return None
-        interfaces = _secured_interfaces(case.new).items()
-        reasons = (_reason(name, interface, case) for name, interface in interfaces)
+        interfaces = _secured_interfaces(reload.new).items()
+        reasons = (_reason(name, interface, reload) for name, interface in interfaces)
         return next(filter(None, reasons), "")
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
         files = self._engine.security_switches.users_files
-        discard = partial(files.set_uses, users_file_uses(case.old))
+        discard = partial(files.set_uses, users_file_uses(reload.old))
         try:
-            replacements = list(self._make_replacements(case))
+            replacements = list(self._make_replacements(reload))
         except modules.SecurityError as error:
             discard()
             raise ReloadRefusedError(str(error)) from None
@@ -107,17 +107,17 @@ class SecurityReload:
         async def apply() -> None:
             for replacement in replacements:
                 self._apply(replacement)
-            files.set_uses(users_file_uses(case.new))
+            files.set_uses(users_file_uses(reload.new))
 
         return PreparedChange(apply, discard)
 
-    def _make_replacements(self, case: ConfigurationChange) -> Iterator[_Replacement]:
+    def _make_replacements(self, reload: ConfigurationChange) -> Iterator[_Replacement]:
         """Make the modules of all transports that have others than before.
 
         Raises:
             SecurityError: a module cannot be made.
         """
-        old, new = _secured_interfaces(case.old), _secured_interfaces(case.new)
+        old, new = _secured_interfaces(reload.old), _secured_interfaces(reload.new)
         switches, settings = self._engine.security_switches, self._engine.settings
         for security in switches.transports:
             name = security.transport
@@ -127,11 +127,11 @@ class SecurityReload:
             differs, entitlement_differs = (
                 one != other
                 for one, other in zip(
-                    _modules_of(case.old, before), _modules_of(case.new, after), strict=True
+                    _modules_of(reload.old, before), _modules_of(reload.new, after), strict=True
                 )
             )
             services = switches.module_services(
-                name, case.new.modules, settings.functions, self._engine.log
+                name, reload.new.modules, settings.functions, self._engine.log
             )
             use = after.authentication
             if differs or entitlement_differs:
@@ -161,13 +161,13 @@ class SecurityReload:
             reset_entitlement(self._engine, name)
 
 
-def interfaces_with_other_modules(case: ConfigurationChange) -> set[str]:
+def interfaces_with_other_modules(reload: ConfigurationChange) -> set[str]:
     """Return the transports, and the admin interface, that have other modules than before."""
-    old, new = _secured_interfaces(case.old), _secured_interfaces(case.new)
+    old, new = _secured_interfaces(reload.old), _secured_interfaces(reload.new)
     return {
         name
         for name in old.keys() & new.keys()
-        if _modules_of(case.old, old[name]) != _modules_of(case.new, new[name])
+        if _modules_of(reload.old, old[name]) != _modules_of(reload.new, new[name])
     }
 
 
@@ -192,13 +192,13 @@ def _comparison_key(spec: InstanceSpec, use: ModuleUse | None) -> Hashable:
     return use.meaning, tuple((module.library, module.options.meaning) for module in loaded)
 
 
-def _reason(name: str, after: _SecuredInterface, case: ConfigurationChange) -> str:
+def _reason(name: str, after: _SecuredInterface, reload: ConfigurationChange) -> str:
     """Return why other modules of a transport or the admin interface need a restart; "" if not."""
-    before = _secured_interfaces(case.old).get(name)
-    if before is None or _modules_of(case.old, before) == _modules_of(case.new, after):
+    before = _secured_interfaces(reload.old).get(name)
+    if before is None or _modules_of(reload.old, before) == _modules_of(reload.new, after):
         return ""
-    modules = {protocol.name: protocol.module for protocol in case.new.protocols}
-    protocols = {one.name: modules.get(one.protocol, one.protocol) for one in case.new.transports}
+    modules = {protocol.name: protocol.module for protocol in reload.new.protocols}
+    protocols = {one.name: modules.get(one.protocol, one.protocol) for one in reload.new.transports}
     if name == ADMIN:
         if _checks_of(before) != _checks_of(after):
             return "the admin interface begins or ceases to check users"

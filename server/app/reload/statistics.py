@@ -27,11 +27,11 @@ class StatisticsReload:
         is_admin = any(isinstance(part, AdminSpec) for part in parts_of(change))
         return "" if is_admin and change.key == "Interval" else None
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
 
         async def apply() -> None:
-            old, new = case.old.admin, case.new.admin
+            old, new = reload.old.admin, reload.new.admin
             if old is not None and new is not None and old.interval != new.interval:
                 self._statistics.set_interval(new.interval)
 

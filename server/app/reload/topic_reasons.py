@@ -69,19 +69,21 @@ class TopicReasons:
         self._services = services
         self._engine = services.engine
 
-    def reasons_of(self, change: SettingChange, case: ConfigurationChange) -> Iterator[str] | None:
+    def reasons_of(
+        self, change: SettingChange, reload: ConfigurationChange
+    ) -> Iterator[str] | None:
         """Return why a difference needs a restart; None if it is none of topics that come or go."""
         match added_part(change), removed_part(change):
             case TopicSpec() as topic, _:
-                return self._topic_reasons(topic, case)
+                return self._topic_reasons(topic, reload)
             case (ViewSpec() | ConflatedTopicSpec()) as topic, _:
-                return self._derived_reasons(topic, case)
+                return self._derived_reasons(topic, reload)
             case QueueSpec() as queue, _:
-                return self._queue_reasons(queue, case)
+                return self._queue_reasons(queue, reload)
             case JournaledTopicSpec() as topic, _:
-                return self._recording_reasons(topic, case)
+                return self._recording_reasons(topic, reload)
             case _, (TopicSpec() | ViewSpec() | ConflatedTopicSpec()) as topic:
-                return self._removal_reasons(topic, case)
+                return self._removal_reasons(topic, reload)
             case _, QueueSpec() as queue:
                 return self._queue_removal_reasons(queue)
         changed = changed_topic(change)
@@ -98,15 +100,15 @@ class TopicReasons:
         elif change.key not in _DEFERRED_ELEMENTS:
             yield "records, queues and subscriptions depend on it"
 
-    def _topic_reasons(self, topic: TopicSpec, case: ConfigurationChange) -> Iterator[str]:
+    def _topic_reasons(self, topic: TopicSpec, reload: ConfigurationChange) -> Iterator[str]:
         """Yield why a new SOW topic needs a restart."""
         if topic.pattern is None:
             yield from self._name_reasons(topic)
         else:
-            yield from self._pattern_reasons(topic, case)
-        if _has_chains(topic, case):
+            yield from self._pattern_reasons(topic, reload)
+        if _has_chains(topic, reload):
             yield "chains of ids are read at the start"
-        if case.new.is_journaled(topic.message_type, topic.name):
+        if reload.new.is_journaled(topic.message_type, topic.name):
             yield from self._size_reasons(
                 partial(has_records_of, topic),
                 "its records are made from the transaction log, of {size} bytes",
@@ -117,12 +119,12 @@ class TopicReasons:
         if size > _MAX_FILE_SIZE:
             yield f"clients would wait while {topic.file_name}, of {size} bytes, is read"
 
-    def _pattern_reasons(self, topic: TopicSpec, case: ConfigurationChange) -> Iterator[str]:
+    def _pattern_reasons(self, topic: TopicSpec, reload: ConfigurationChange) -> Iterator[str]:
         """Yield why topics that are in use cannot get records, or lose them, by a Pattern."""
-        for other in case.new.sow:
+        for other in reload.new.sow:
             if other.ref == topic.ref or other.message_type != topic.message_type:
                 continue
-            if is_container(other, case.new.sow):
+            if is_container(other, reload.new.sow):
                 yield f"topic {other.name} may have records of the same names"
             elif has_records_of(topic, other.message_type, other.name):
                 yield f"its Pattern selects topic {other.name}, which has records of its own"
@@ -144,27 +146,27 @@ class TopicReasons:
             yield from self._logged_reasons(is_concerned, reason.format(size=size))
 
     def _derived_reasons(
-        self, topic: ViewSpec | ConflatedTopicSpec, case: ConfigurationChange
+        self, topic: ViewSpec | ConflatedTopicSpec, reload: ConfigurationChange
     ) -> Iterator[str]:
         """Yield why a new view or conflated topic needs a restart."""
         yield from self._name_reasons(topic)
         refs = (topic.underlying,) if isinstance(topic, ConflatedTopicSpec) else topic.underlying
         found = map(self._engine.sow_registry.find_configured, refs)
         sources = [source for source in found if source is not None]
-        if any(isinstance(one, QueueSpec) and one.ref in refs for one in case.new.sow):
+        if any(isinstance(one, QueueSpec) and one.ref in refs for one in reload.new.sow):
             yield "views of queues are made at the start"
-        if any(one.ref in refs and is_container(one, case.new.sow) for one in case.new.sow):
+        if any(one.ref in refs and is_container(one, reload.new.sow) for one in reload.new.sow):
             yield "copies of the topics of a Pattern may be in use"
         count = sum(len(source.table) for source in sources)
         if count > _MAX_RECORDS:
             yield f"its topics have {count} records, and a reload reads up to {_MAX_RECORDS}"
 
-    def _queue_reasons(self, queue: QueueSpec, case: ConfigurationChange) -> Iterator[str]:
+    def _queue_reasons(self, queue: QueueSpec, reload: ConfigurationChange) -> Iterator[str]:
         """Yield why a new queue needs a restart."""
         name, message_type, engine = queue.name, queue.message_type, self._engine
         if self._services.replication is not None and queue.kind != "LocalQueue":
             yield "other instances share it"
-        if _has_expire_action(case.new, queue):
+        if _has_expire_action(reload.new, queue):
             yield f"its action {_EXPIRE_TRIGGER} needs it before: add that by the next reload"
         yield from self._name_reasons(queue)
         for subscription in engine.topics.subscriptions_to(message_type, name):
@@ -193,15 +195,15 @@ class TopicReasons:
         )
 
     def _recording_reasons(
-        self, topic: JournaledTopicSpec, case: ConfigurationChange
+        self, topic: JournaledTopicSpec, reload: ConfigurationChange
     ) -> Iterator[str]:
         """Yield why a new topic of the transaction log needs a restart."""
 
         def is_concerned(message_type: str, name: str) -> bool:
             covers = topic.covers(message_type, name)
-            return covers and not case.old.is_journaled(message_type, name)
+            return covers and not reload.old.is_journaled(message_type, name)
 
-        for stored in case.old.sow:
+        for stored in reload.old.sow:
             if isinstance(stored, TopicSpec) and is_concerned(stored.message_type, stored.name):
                 yield f"the records of topic {stored.name} exist"
         yield from self._logged_reasons(
@@ -234,7 +236,7 @@ class TopicReasons:
             yield f"clients would wait while {count} subscriptions are attached to it"
 
     def _removal_reasons(
-        self, topic: TopicSpec | ViewSpec | ConflatedTopicSpec, case: ConfigurationChange
+        self, topic: TopicSpec | ViewSpec | ConflatedTopicSpec, reload: ConfigurationChange
     ) -> Iterator[str]:
         """Yield why the removal of a topic needs a restart."""
         engine = self._engine
@@ -242,7 +244,7 @@ class TopicReasons:
         if source is None:
             return  # a reload has failed to add it
         if isinstance(topic, TopicSpec) and topic.pattern is not None:
-            yield from self._pattern_reasons(topic, case)
+            yield from self._pattern_reasons(topic, reload)
         elif source.is_container:
             yield "copies of the topics of a Pattern may be in use"
         elif any(
@@ -322,9 +324,9 @@ def _concerns(queue: QueueSpec, message_type: str, name: str) -> bool:
     return message_type == queue.message_type and (source.matches(name) or name == queue.name)
 
 
-def _has_chains(topic: TopicSpec, case: ConfigurationChange) -> bool:
+def _has_chains(topic: TopicSpec, reload: ConfigurationChange) -> bool:
     use = topic.key_generator
-    libraries = {module.name: module.library_name for module in case.new.modules}
+    libraries = {module.name: module.library_name for module in reload.new.modules}
     return use is not None and libraries[use.module] == CHAINING
 
 

@@ -121,30 +121,30 @@ class TopicsReload:
         self._engine = services.engine
         self._reasons = TopicReasons(topics, services)
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, reload: ConfigurationChange) -> str | None:
         """See `ReloadablePart.check`."""
-        reasons = self._reasons.reasons_of(change, case)
+        reasons = self._reasons.reasons_of(change, reload)
         return None if reasons is None else next(reasons, "")
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
-        changes = _changes_of(case)
+        changes = _changes_of(reload)
         if changes.is_empty:
             return PreparedChange(do_nothing)
         opened: list[OpenTopic] = []
         try:
-            self._open_all(changes.stored, opened, case)
-            rebuilds = self._begin_rebuilds(opened, case)
-            derived = self._make_all(changes.derived, opened, case)
+            self._open_all(changes.stored, opened, reload)
+            rebuilds = self._begin_rebuilds(opened, reload)
+            derived = self._make_all(changes.derived, opened, reload)
         except BaseException:
             _close(opened)
             raise
         fills: list[QueueFill] = []
         return PreparedChange(
-            partial(self._apply, changes, opened, fills, derived, case),
+            partial(self._apply, changes, opened, fills, derived, reload),
             partial(self._discard, opened, fills),
             tuple(self._remarks(changes)),
-            partial(self._load, changes, opened, rebuilds, fills, case),
+            partial(self._load, changes, opened, rebuilds, fills, reload),
         )
 
     def _remarks(self, changes: _TopicChanges) -> Iterator[str]:
@@ -163,23 +163,23 @@ class TopicsReload:
         return None if queues is None else queues.find(spec.message_type, spec.name)
 
     def _open_all(
-        self, specs: list[TopicSpec], opened: list[OpenTopic], case: ConfigurationChange
+        self, specs: list[TopicSpec], opened: list[OpenTopic], reload: ConfigurationChange
     ) -> None:
         """Open SOW topics.
 
         Args:
             specs: their descriptions.
             opened: gets the opened topics.
-            case: the reload.
+            reload: both configurations, and all differences.
 
         Raises:
             ReloadRefusedError: one of them cannot be opened, or a start would change its SOW keys.
         """
-        if specs and not case.old.sow:
+        if specs and not reload.old.sow:
             columns.warm_up()
         try:
             for spec in specs:
-                topic = self._topics.open(spec, case.new.modules)
+                topic = self._topics.open(spec, reload.new.modules)
                 opened.append(topic)
                 if may_need_rekeying(topic.sow):
                     raise ReloadRefusedError(
@@ -199,7 +199,7 @@ class TopicsReload:
         rekey_all_records([topic.sow], self._engine.log, settle, lambda: None)
 
     def _begin_rebuilds(
-        self, opened: list[OpenTopic], case: ConfigurationChange
+        self, opened: list[OpenTopic], reload: ConfigurationChange
     ) -> dict[OpenTopic, RecordRebuild]:
         """Return what makes the records of topics from the transaction log.
 
@@ -210,7 +210,7 @@ class TopicsReload:
         rebuilds: dict[OpenTopic, RecordRebuild] = {}
         for topic in opened:
             sow = topic.sow
-            if log is None or not case.new.is_journaled(sow.type_name, sow.name):
+            if log is None or not reload.new.is_journaled(sow.type_name, sow.name):
                 continue
             if sow.table.store.last_sequence > log.last_txid:
                 raise ReloadRefusedError(
@@ -232,7 +232,7 @@ class TopicsReload:
         self,
         specs: list[ViewSpec | ConflatedTopicSpec],
         opened: list[OpenTopic],
-        case: ConfigurationChange,
+        reload: ConfigurationChange,
     ) -> list[View | ConflatedTopic]:
         """Make views and conflated topics, without records.
 
@@ -241,7 +241,7 @@ class TopicsReload:
         """
         own: dict[TopicRef, RecordSource] = {topic.sow.spec.ref: topic.sow for topic in opened}
         made: list[View | ConflatedTopic] = []
-        for spec in sorted(specs, key=case.new.sow.index):
+        for spec in sorted(specs, key=reload.new.sow.index):
             try:
                 topic = self._engine.make_derived_topic(
                     spec,
@@ -267,7 +267,7 @@ class TopicsReload:
         opened: list[OpenTopic],
         rebuilds: Mapping[OpenTopic, RecordRebuild],
         fills: list[QueueFill],
-        case: ConfigurationChange,
+        reload: ConfigurationChange,
     ) -> None:
         """Make what new topics and queues take from the transaction log.
 
@@ -276,7 +276,7 @@ class TopicsReload:
             opened: the new SOW topics.
             rebuilds: what makes the records of some of them.
             fills: gets the new queues.
-            case: the reload.
+            reload: both configurations, and all differences.
 
         Raises:
             ReloadRefusedError: the log cannot be read or written, or a record not be stored; or
@@ -292,7 +292,7 @@ class TopicsReload:
             raise ReloadRefusedError(str(error)) from None
         except TimeoutError:
             raise ReloadRefusedError("the transaction log cannot be written") from None
-        self._check_again(case)
+        self._check_again(reload)
 
     async def _read_log(self, readers: Sequence[RecordRebuild | QueueFill]) -> None:
         """Read the transaction log to its end; the caller has to use the results without a wait.
@@ -318,16 +318,16 @@ class TopicsReload:
         finally:
             release()
 
-    def _check_again(self, case: ConfigurationChange) -> None:
+    def _check_again(self, reload: ConfigurationChange) -> None:
         """Check the differences that clients may have prevented while the log was read.
 
         Raises:
             ReloadRefusedError: one of them needs a restart.
         """
-        for change in case.changes:
+        for change in reload.changes:
             if isinstance(added_part(change), TopicSpec):
                 continue  # its records are made
-            if reason := self.check(change, case):
+            if reason := self.check(change, reload):
                 raise ReloadRefusedError(f"needs a restart: {change_title(change)}: {reason}")
 
     async def _apply(
@@ -336,9 +336,9 @@ class TopicsReload:
         opened: list[OpenTopic],
         fills: list[QueueFill],
         derived: list[View | ConflatedTopic],
-        case: ConfigurationChange,
+        reload: ConfigurationChange,
     ) -> None:
-        engine, log = self._engine, case.new.transaction_log
+        engine, log = self._engine, reload.new.transaction_log
         unused = list(opened)
         try:
             for spec in changes.removed:
@@ -352,16 +352,16 @@ class TopicsReload:
             removals_stored = self._remove_queues(changes.removed_queues)
             if engine.transaction_log is not None and log is not None:
                 engine.transaction_log.use_topics(log.topics)
-            self._renew([*changes.removed, *changes.removed_queues], changes.recorded, case)
+            self._renew([*changes.removed, *changes.removed_queues], changes.recorded, reload)
             self._add_stored(unused)
         except BaseException:
             _close(unused)
             raise
         store_logged_flags([topic.sow for topic in opened], engine)
         begins_stored = self._add_queues(fills)
-        self._renew([*changes.stored, *changes.queues], [], case)
+        self._renew([*changes.stored, *changes.queues], [], reload)
         await self._add_derived(derived)
-        self._renew(changes.derived, [], case)
+        self._renew(changes.derived, [], reload)
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 for stored in (begins_stored, *removals_stored):
@@ -415,16 +415,16 @@ class TopicsReload:
         self,
         changed: Sequence[SowSpec],
         recorded: Sequence[JournaledTopicSpec],
-        case: ConfigurationChange,
+        reload: ConfigurationChange,
     ) -> None:
         """Have clients use topics as they are now.
 
         Args:
             changed: the topics that have been added or removed.
             recorded: the topics that have been added to the transaction log.
-            case: the reload.
+            reload: both configurations, and all differences.
         """
-        engine, old = self._engine, case.old
+        engine, old = self._engine, reload.old
 
         def is_recorded_now(message_type: str, name: str) -> bool:
             return (
@@ -433,7 +433,7 @@ class TopicsReload:
                 and engine.sow_registry.find(message_type, name) is None
             )
 
-        engine.sow_registry.arrange([topic.ref for topic in case.new.sow])
+        engine.sow_registry.arrange([topic.ref for topic in reload.new.sow])
         self._topics.open_lookups()
         engine.topics.renew(
             lambda message_type, name: (
@@ -444,9 +444,9 @@ class TopicsReload:
         engine.topics.update_feeds()
 
 
-def _changes_of(case: ConfigurationChange) -> _TopicChanges:
-    added = [added_part(change) for change in case.changes]
-    removed = [removed_part(change) for change in case.changes]
+def _changes_of(reload: ConfigurationChange) -> _TopicChanges:
+    added = [added_part(change) for change in reload.changes]
+    removed = [removed_part(change) for change in reload.changes]
     return _TopicChanges(
         [part for part in added if isinstance(part, TopicSpec)],
         [part for part in added if isinstance(part, ViewSpec | ConflatedTopicSpec)],
@@ -454,7 +454,7 @@ def _changes_of(case: ConfigurationChange) -> _TopicChanges:
         [part for part in added if isinstance(part, JournaledTopicSpec)],
         [part for part in removed if isinstance(part, TopicSpec | ViewSpec | ConflatedTopicSpec)],
         [part for part in removed if isinstance(part, QueueSpec)],
-        [topic for change in case.changes if (topic := changed_topic(change))],
+        [topic for change in reload.changes if (topic := changed_topic(change))],
     )
 
 

@@ -46,7 +46,7 @@ class TransportsReload:
         self._transports = transports
         self._certificate_check = certificate_check
 
-    def check(self, change: SettingChange, case: ConfigurationChange) -> str | None:  # noqa: ARG002 - of the interface
+    def check(self, change: SettingChange, reload: ConfigurationChange) -> str | None:  # noqa: ARG002 - of the interface
         """See `ReloadablePart.check`."""
         if len(change.entries) == 1 and change.key in (*_LIMITS, *_SQL_LIMITS):
             return ""
@@ -55,11 +55,11 @@ class TransportsReload:
         )
         return "" if is_concerned else None
 
-    def prepare(self, case: ConfigurationChange) -> PreparedChange:
+    def prepare(self, reload: ConfigurationChange) -> PreparedChange:
         """See `ReloadablePart.prepare`."""
-        replaced, secured = _replaced_names(case), _secured_names(case)
+        replaced, secured = _replaced_names(reload), _secured_names(reload)
         try:
-            prepared = self._transports.prepare(case.new, replaced, secured)
+            prepared = self._transports.prepare(reload.new, replaced, secured)
         except TransportError as error:
             raise ReloadRefusedError(str(error)) from None
         remarks = (
@@ -70,8 +70,8 @@ class TransportsReload:
 
         async def apply() -> None:
             await self._transports.apply(prepared)
-            if any(change.key in TLS_ELEMENTS or not change.key for change in case.changes):
-                self._certificate_check.start(case.new)
+            if any(change.key in TLS_ELEMENTS or not change.key for change in reload.changes):
+                self._certificate_check.start(reload.new)
 
         return PreparedChange(apply, prepared.discard, tuple(remarks))
 
@@ -89,29 +89,29 @@ def _is_live(change: SettingChange) -> bool:
     return change.key in TLS_ELEMENTS and old.tls is not None and new.tls is not None
 
 
-def _replaced_names(case: ConfigurationChange) -> set[str]:
+def _replaced_names(reload: ConfigurationChange) -> set[str]:
     """Return the transports of both configurations that are closed and opened anew."""
     protocols = {
         part.name
-        for change in case.changes
+        for change in reload.changes
         for part in parts_of(change)
         if isinstance(part, ProtocolSpec)
     }
-    names = {spec.name for spec in case.new.transports if spec.protocol in protocols}
-    for change in case.changes:
+    names = {spec.name for spec in reload.new.transports if spec.protocol in protocols}
+    for change in reload.changes:
         if not _is_live(change):
             names |= _transport_names(change)
     # those for SQL decide with the modules that they were made with, and by those of Admin
-    interfaces = interfaces_with_other_modules(case)
-    sql_names = (transport.name for transport, _ in sql_transports(case.new))
+    interfaces = interfaces_with_other_modules(reload)
+    sql_names = (transport.name for transport, _ in sql_transports(reload.new))
     return names | {name for name in sql_names if interfaces & {name, ADMIN}}
 
 
-def _secured_names(case: ConfigurationChange) -> set[str]:
+def _secured_names(reload: ConfigurationChange) -> set[str]:
     """Return the transports with other settings of TLS."""
     return {
         name
-        for change in case.changes
+        for change in reload.changes
         if change.key in TLS_ELEMENTS
         for name in _transport_names(change)
     }
