@@ -11,8 +11,7 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from server.sql.query.errors import SqlError
-from server.sql.query.names import CommonTables, TableReference
-from server.sql.query.positions import find_position
+from server.sql.query.names import CommonTables, TableReference, find_position
 from server.sql.sqlstate import DUPLICATE_ALIAS
 
 Names: TypeAlias = list[str]

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlglot import exp
 
 from server.sql.query.errors import SqlError
-from server.sql.query.names import function_name
-from server.sql.query.positions import find_position
+from server.sql.query.names import find_position, function_name
 from server.sql.query.rewrite import fold_identifiers
 from server.sql.query.tables import ScanRequest, Table, TableKind, find_table
 from server.sql.sqlstate import (

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlglot import exp
 
 from server.sql.query.errors import SqlError
-from server.sql.query.positions import find_position
+from server.sql.query.names import find_position
 from server.sql.sqlstate import (
     DUPLICATE_COLUMN,
     FEATURE_NOT_SUPPORTED,
