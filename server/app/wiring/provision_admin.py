@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.engine.maintenance.certificate_expiry import CertificateCheck
     from server.log.event_log import EventLog
+    from server.queues.topic.queue_topic import QueueTopic
     from server.statistics.statistics_thread import StatisticsThread
 
 
@@ -94,17 +95,6 @@ def provision_admin(
     access = _make_access(spec, admin, engine, engine_calls, audit)
     past = HistoryPages(statistics, access)
     monitoring = MonitoringPages(statistics, past, access)
-
-    def queue_details(message_type: str, name: str) -> dict[str, object] | None:
-        queues, log = engine.topics.queues, engine.transaction_log
-        queue = None if queues is None else queues.find(message_type, name)
-        return None if queue is None or log is None else details(queue, log, engine.clock.steady())
-
-    def queue_messages(message_type: str, name: str) -> dict[str, object] | None:
-        queues = engine.topics.queues
-        queue = None if queues is None else queues.find(message_type, name)
-        return None if queue is None else {"messages": first_messages(queue, engine.clock.steady())}
-
     csrf = CsrfProtection(
         admin.access_control_allow_origin,
         OwnHosts(own_names(admin)),
@@ -126,7 +116,7 @@ def provision_admin(
             )
         ]
     )
-    state = QueueStatePage(monitoring, access, csrf, engine_calls, queue_details, queue_messages)
+    state = _queue_state_page(engine, monitoring, access, csrf, engine_calls)
     explaining = DiagnosisPages(
         monitoring, past, access, engine_calls, ClientFactsCollector(engine), statistics
     )
@@ -136,15 +126,9 @@ def provision_admin(
     health = Health(
         access, engine_calls, statistics, services.transports, services.replication, drain
     )
-
-    def find_in_files() -> Iterator[CheckFinding]:
-        targets = tuple(target.spec for target in log.targets)  # a reload replaces them
-        yield from certificate_findings(certificates.users)
-        yield from disk_findings(
-            instance_directories(replace(configuration.version.spec, logging=targets))
-        )
-
-    findings = FindingsPage(FileFindings(find_in_files), health, monitoring, log.recent, access)
+    findings = FindingsPage(
+        _file_findings(configuration, log, certificates), health, monitoring, log.recent, access
+    )
     delays = DelaysPage(engine.scheduler, post, access)
     instance = (ROOT, INSTANCE)
     routes = [
@@ -180,6 +164,41 @@ def provision_admin(
     return AdminInterface(
         admin, site.handle_request, monitoring, headers_of(admin), descriptors, engine.log
     )
+
+
+def _queue_state_page(
+    engine: Engine,
+    monitoring: MonitoringPages,
+    access: AccessControl,
+    csrf: CsrfProtection,
+    engine_calls: EngineCalls,
+) -> QueueStatePage:
+    def find_queue(message_type: str, name: str) -> QueueTopic | None:
+        queues = engine.topics.queues
+        return None if queues is None else queues.find(message_type, name)
+
+    def queue_details(message_type: str, name: str) -> dict[str, object] | None:
+        queue, log = find_queue(message_type, name), engine.transaction_log
+        return None if queue is None or log is None else details(queue, log, engine.clock.steady())
+
+    def queue_messages(message_type: str, name: str) -> dict[str, object] | None:
+        queue = find_queue(message_type, name)
+        return None if queue is None else {"messages": first_messages(queue, engine.clock.steady())}
+
+    return QueueStatePage(monitoring, access, csrf, engine_calls, queue_details, queue_messages)
+
+
+def _file_findings(
+    configuration: ConfigurationText, log: EventLog, certificates: CertificateCheck
+) -> FileFindings:
+    def find_in_files() -> Iterator[CheckFinding]:
+        targets = tuple(target.spec for target in log.targets)  # a reload replaces them
+        yield from certificate_findings(certificates.users)
+        yield from disk_findings(
+            instance_directories(replace(configuration.version.spec, logging=targets))
+        )
+
+    return FileFindings(find_in_files)
 
 
 def _make_access(
