@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import resources
 from typing import Final
 
@@ -135,7 +135,14 @@ def _parser() -> _OptionNameParser:
         metavar="CONFIG.xml",
         help="the configuration file; several can be checked at once",
     )
-    add = parser.add_argument
+    _add_check_options(parser.add_argument)
+    _add_print_options(parser.add_argument)
+    _add_start_options(parser.add_argument)
+    return parser
+
+
+def _add_check_options(add: Callable[..., object]) -> None:
+    """Add the options that check or explain configurations."""
     add(
         "--verify-config",
         action="store_true",
@@ -209,6 +216,10 @@ def _parser() -> _OptionNameParser:
         default=[],
         help="another way to name the configuration file",
     )
+
+
+def _add_print_options(add: Callable[..., object]) -> None:
+    """Add the options that print something, and exit."""
     add("--dump-config", action="store_true", help="print the configuration expanded, then exit")
     add("--sample-config", action="store_true", help="print a minimal configuration, then exit")
     add(
@@ -222,6 +233,10 @@ def _parser() -> _OptionNameParser:
     add("--print-completion", action=CompletionAction)
     add("--version", action="store_true", help="print the version, then exit")
     add("--help", "-h", action="store_true", help="print this text, then exit")
+
+
+def _add_start_options(add: Callable[..., object]) -> None:
+    """Add the options of a start."""
     add(
         "--set-aside-foreign-files",
         action="store_true",
@@ -243,7 +258,6 @@ def _parser() -> _OptionNameParser:
         default=[],
         help="set an environment variable; ${NAME} in the configuration expands to it",
     )
-    return parser
 
 
 def _run_invocation(options: argparse.Namespace) -> int:
