@@ -264,7 +264,7 @@ def _publish(path: Path, records: int) -> tuple[Published, Published]:
             bodies = [order(number, version).body(number) for number in numbers]
             thread_began, began = time.thread_time(), time.perf_counter()
             for sequence, body in enumerate(bodies, version * records + start + 1):
-                topic.publish(body, NOW, sequence)
+                topic.apply(topic.prepare_record(body, NOW, sequence))
             store.commit()
             while calls:
                 calls.popleft()()

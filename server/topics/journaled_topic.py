@@ -365,18 +365,10 @@ class JournaledSowTopic(SowTopic):
 
     def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
         self.journal.refuse_duplicate_message(envelope)
-        sow = self._sow
-        record = sow.prepare_record(
-            body,
-            to_nanoseconds(envelope.received_s),
-            topic=self.name,
-            key=envelope.sow_key,
-            delta=envelope.is_delta,
-            expiration=envelope.expiration,
-            correlation_id=envelope.correlation_id or "",
-            context=envelope.context(self.name, body) if sow.needs_context else None,
-        )
-        sow.table.ensure_space((record,))  # applying must not fail once the message is in the log
+        record = self._prepare_record(body, envelope)
+        self._sow.table.ensure_space(
+            (record,)
+        )  # applying must not fail once the message is in the log
         txid, time_ns = self.journal.append(
             envelope,
             record.body,

@@ -410,11 +410,17 @@ class SowTopic(RecordTopic):
         return self._sow_registry.next_sequence(), to_nanoseconds(envelope.received_s)
 
     def _store_message(self, body: bytes, envelope: Envelope) -> RecordChange:
+        return self._sow.apply(
+            self._prepare_record(body, envelope, self._sow_registry.next_sequence())
+        )
+
+    def _prepare_record(self, body: bytes, envelope: Envelope, sequence: int = 0) -> Record:
+        """Return the record of a message; see `SowTopicRecords.prepare_record`."""
         sow = self._sow
-        return sow.publish(
+        return sow.prepare_record(
             body,
             to_nanoseconds(envelope.received_s),
-            self._sow_registry.next_sequence(),
+            sequence,
             topic=self.name,
             key=envelope.sow_key,
             delta=envelope.is_delta,

@@ -409,41 +409,6 @@ class SowTopicRecords:
         if self._chains is not None:
             self._chains.learn_key(body, key)
 
-    def publish(
-        self,
-        body: bytes,
-        now: int,
-        sequence: int,
-        *,
-        bookmark: str = "",
-        topic: str | None = None,
-        key: str | None = None,
-        delta: bool = False,
-        expiration: int | None = None,
-        correlation_id: str = "",
-        context: MessageContext | None = None,
-    ) -> RecordChange:
-        """Prepare and apply a record, for a topic that is not journaled. See `prepare_record`.
-
-        Raises:
-            BodyError: the message has to be rewritten, but cannot be parsed.
-            KeyRefusedError: the message has no SOW key.
-            RecordStoreError: it cannot be stored; nothing has changed.
-        """
-        record = self.prepare_record(
-            body,
-            now,
-            sequence,
-            bookmark=bookmark,
-            topic=topic,
-            key=key,
-            delta=delta,
-            expiration=expiration,
-            correlation_id=correlation_id,
-            context=context,
-        )
-        return self.apply(record)
-
     def key_source(self, topic: str) -> KeySource:
         """Return a topic's key source; the default key domain is the logical topic."""
         domain = topic if self.spec.key_domain == self.spec.name else self.spec.key_domain

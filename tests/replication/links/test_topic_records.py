@@ -92,7 +92,7 @@ def test_records_are_told_apart_by_their_topics_where_there_is_a_pattern() -> No
     for number in range(200):
         for topic in ("orders/1", "orders/2"):
             body = b'{"id":%d}' % number
-            sow.publish(body, 1, number + 1, topic=topic, bookmark=f"7|{number}|")
+            sow.apply(sow.prepare_record(body, 1, number + 1, topic=topic, bookmark=f"7|{number}|"))
     seen = TopicRecords(sow, lambda name: name == "orders/2")
     found = [one for portion in portions(seen) for one in portion.keys]
     assert len(found) == len(set(found)) == 200
@@ -107,12 +107,12 @@ def test_records_are_told_apart_by_their_topics_where_there_is_a_pattern() -> No
 
 def test_a_state_has_the_name_of_its_message() -> None:
     sow = records()
-    change = sow.publish(b'{"id":1}', 1, 1, bookmark="7|3|", expiration=10)
+    change = sow.apply(sow.prepare_record(b'{"id":1}', 1, 1, bookmark="7|3|", expiration=10))
     seen = TopicRecords(sow, everything)
     assert seen.record_state(change.key) == RecordState(
         digest_of(change.key, b'{"id":1}'), 7, 3, True
     )
-    change = sow.publish(b'{"id":1}', 1, 2, bookmark="", expiration=0)
+    change = sow.apply(sow.prepare_record(b'{"id":1}', 1, 2, bookmark="", expiration=0))
     assert seen.record_state(change.key) == RecordState(
         digest_of(change.key, b'{"id":1}'), 0, 0, False
     )
@@ -125,7 +125,7 @@ def test_a_state_has_the_name_of_its_message() -> None:
 def test_records_that_come_and_go_meanwhile_do_no_harm() -> None:
     sow = records()
     for number in range(500):
-        sow.publish(b'{"id":%d}' % number, 1, number + 1)
+        sow.apply(sow.prepare_record(b'{"id":%d}' % number, 1, number + 1))
     kept = {b'{"id":%d}' % number for number in range(0, 500, 2)}
     found: list[bytes] = []
     for count, portion in enumerate(portions(TopicRecords(sow, everything))):
@@ -134,6 +134,6 @@ def test_records_that_come_and_go_meanwhile_do_no_harm() -> None:
             for number in range(1, 500, 2):
                 sow.remove(sow.find_by_body(b'{"id":%d}' % number)[0], 501, 1)
             for number in range(1000, 1100):
-                sow.publish(b'{"id":%d}' % number, 1, number)
+                sow.apply(sow.prepare_record(b'{"id":%d}' % number, 1, number))
     assert kept <= set(found)
     assert len(found) == len(set(found))

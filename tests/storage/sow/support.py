@@ -99,7 +99,7 @@ class Clerk:
     ) -> RecordChange:
         self.sequence += 1
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return self.topic.publish(
+        record = self.topic.prepare_record(
             body,
             self.now,
             self.sequence,
@@ -108,6 +108,7 @@ class Clerk:
             delta=delta,
             expiration=expiration,
         )
+        return self.topic.apply(record)
 
     def delete(self, *records: Record) -> list[RecordChange]:
         self.sequence += 1
