@@ -37,7 +37,7 @@ class LogTargetsReload:
     def __init__(self, log: EventLog) -> None:
         self._log = log
 
-    def check(self, change: SettingChange, _case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, _reload: ConfigurationChange) -> str | None:
         """See `ReloadablePart.check`."""
         return "" if any(isinstance(part, LogTargetSpec) for part in parts_of(change)) else None
 

@@ -22,7 +22,7 @@ class StatisticsReload:
     def __init__(self, statistics: StatisticsService) -> None:
         self._statistics = statistics
 
-    def check(self, change: SettingChange, _case: ConfigurationChange) -> str | None:
+    def check(self, change: SettingChange, _reload: ConfigurationChange) -> str | None:
         """See `ReloadablePart.check`."""
         is_admin = any(isinstance(part, AdminSpec) for part in parts_of(change))
         return "" if is_admin and change.key == "Interval" else None
