@@ -55,6 +55,8 @@ SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "page": {"c": "sow_and_subscribe", "t": "log/kept", "o": "top_n=2", "orderby": "/n"},
     "page of a pattern": {"c": "sow_and_subscribe", "t": "log/p1", "o": "top_n=2", "orderby": "/n"},
     "one of a pattern": {"c": "subscribe", "t": "log/p2", "o": "timestamp"},
+    "deltas of some": {"c": "delta_subscribe", "t": "^log/(p[13]|kept)", "o": "oof"},
+    "focus of some": {"c": "subscribe", "t": "^log/p[12]", "f": "/n > 2", "o": "oof,bookmark"},
 }
 
 
