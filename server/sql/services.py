@@ -58,13 +58,14 @@ class SqlServices:
         self.tables.segments.close()
 
     def use_limits(self, limits: QueryLimits, slow_query_s: float | None) -> None:
-        """Replace the limits of statements from now on; their memory and threads are the same.
+        """Replace the limits of statements from now on.
 
         Args:
-            limits: see `SqlServices`.
+            limits: see `SqlServices`; that of the memory of records is for new connections.
             slow_query_s: likewise, for new connections.
         """
-        self.limits = self.query_engine.limits = limits
+        self.limits = limits
+        self.query_engine.use_limits(limits)
         self.slow_query_s = slow_query_s
 
     def add_cancel_key(self, key: CancelKey, cancel: Callable[[], None]) -> None:

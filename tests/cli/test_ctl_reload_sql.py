@@ -154,8 +154,24 @@ def test_the_time_of_statements_is_limited_from_the_reload_on(admin: Admin) -> N
         assert reloaded(admin)[0].startswith("SQL/StatementTimeout: ")
         with pytest.raises(psycopg.errors.QueryCanceled):
             connection.execute(ENDLESS)
-        edit(admin, "</SQL>", "<MaxThreads>1</MaxThreads></SQL>")
-        assert "SQL/MaxThreads" in refused(admin)
+
+
+def test_memory_and_threads_are_those_of_queries_after_the_reload(admin: Admin) -> None:
+    """The process that was idle before the reload gets no other query."""
+    large = (
+        "SELECT count(*) FROM"
+        " (SELECT n FROM generate_series(1, 4000000) AS numbers(n) GROUP BY n) AS groups"
+    )
+    edit(admin, "</AMPSConfig>", "<SQL><MaxMemory>64MB</MaxMemory></SQL></AMPSConfig>")
+    add(admin, POSTGRES)
+    with SqlServer(admin.server, SQL_PORT).connect() as connection:
+        with pytest.raises(psycopg.errors.OutOfMemory):
+            connection.execute(large)
+        assert connection.execute("SELECT count(*) FROM generate_series(1, 9)").fetchone() == (9,)
+        edit(admin, "64MB</MaxMemory>", "1GB</MaxMemory><MaxThreads>1</MaxThreads>")
+        lines = reloaded(admin)
+        assert {line.partition(":")[0] for line in lines} >= {"SQL/MaxMemory", "SQL/MaxThreads"}
+        assert connection.execute(large).fetchone() == (4_000_000,)
 
 
 def test_other_modules_are_for_new_connections_only(admin: Admin, tmp_path: Path) -> None:

@@ -31,7 +31,12 @@ _LIMITS: Final = (
 )
 
 
-_SQL_LIMITS: Final = ("SQL/StatementTimeout", "SQL/SlowQuery")
+_SQL_LIMITS: Final = (
+    "SQL/MaxMemory",
+    "SQL/MaxThreads",
+    "SQL/StatementTimeout",
+    "SQL/SlowQuery",
+)
 
 
 class TransportsReload:

@@ -105,10 +105,7 @@ class QueryEngine:
 
     def __init__(self, limits: QueryLimits | None = None) -> None:
         self.limits = limits or QueryLimits()
-        self._pool = ProcessPool(
-            _start_request(self.limits),
-            process_limit(self.limits.max_memory_bytes, available_memory_bytes() // 2),
-        )
+        self._pool = ProcessPool(_start_request(self.limits), _process_limit(self.limits))
         self._refused_functions: frozenset[str] | None = None
         self._catalogue_lock = threading.Lock()
         self._catalogues: list[PgCatalog] = []
@@ -141,6 +138,12 @@ class QueryEngine:
         """
         is_query = statement.kind is StatementKind.SELECT
         return is_query and self._scan_only_plans.is_point_query(statement, oids, user)
+
+    def use_limits(self, limits: QueryLimits) -> None:
+        """Replace the limits, for queries that begin from now on."""
+        old, self.limits = self.limits, limits
+        if limits[:2] != old[:2]:
+            self._pool.use_settings(_start_request(limits), _process_limit(limits))
 
     def close(self) -> None:
         """End all processes; queries in progress fail."""
@@ -444,6 +447,10 @@ class PlanEvaluator:
     def refused_functions(self) -> frozenset[str]:
         """Return the names of DuckDB's functions that queries may not call, in lower case."""
         return self._engine.refused_functions(self._user, self._cancellation)
+
+
+def _process_limit(limits: QueryLimits) -> int:
+    return process_limit(limits.max_memory_bytes, available_memory_bytes() // 2)
 
 
 def _start_request(limits: QueryLimits) -> StartRequest:

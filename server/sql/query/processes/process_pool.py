@@ -134,10 +134,10 @@ class ProcessPool:
     """
 
     def __init__(self, start: StartRequest, max_processes: int = MAX_PROCESSES) -> None:
-        self._max_processes: Final = max_processes
-        self._max_user_processes: Final = user_process_limit(max_processes)
         self.changed: Final = threading.RLock()
-        self._start: Final = start
+        self._max_processes = max_processes
+        self._max_user_processes = user_process_limit(max_processes)
+        self._start = start
         self._numbers: Final = count()
         self._idle: list[tuple[float, QueryProcess]] = []  # since when; the last used one is last
         self._leases: set[ProcessLease] = set()
@@ -147,6 +147,22 @@ class ProcessPool:
         self._is_closed = False
         self._idle_timer: threading.Timer | None = None
         self._helpers: Final = DaemonThreadPool(MAX_PROCESSES, "sql-process")
+
+    def use_settings(self, start: StartRequest, max_processes: int) -> None:
+        """Replace the settings of processes; those with others end after their queries.
+
+        Args:
+            start: see `ProcessPool`.
+            max_processes: likewise.
+        """
+        with self.changed:
+            self._start = start
+            self._max_processes = max_processes
+            self._max_user_processes = user_process_limit(max_processes)
+            idle, self._idle = self._idle, []
+            self.serve()
+        for _, process in idle:
+            self._helpers.submit(self._end, process)
 
     def open(self, text: QueryText, user: str, cancellation: Cancellation) -> ProcessQuery:
         """Begin a query.
@@ -336,6 +352,7 @@ class ProcessPool:
             is_kept = (
                 not self._is_closed
                 and process.is_alive
+                and process.settings is self._start
                 and process.retained_bytes <= _MAX_RETAINED_BYTES
                 and len(self._idle) < _MAX_IDLE_PROCESSES
             )

@@ -56,6 +56,7 @@ class QueryProcess:
         start: its settings.
 
     Attributes:
+        settings: its settings.
         retained_bytes: the memory that it has kept after its last query, beyond what it needs by
             itself.
         table_memory: the memory for rows of tables.
@@ -65,6 +66,7 @@ class QueryProcess:
     """
 
     def __init__(self, start: StartRequest) -> None:
+        self.settings: Final = start
         self.retained_bytes = 0
         self.table_memory: Final = TableMemory()
         self._lock: Final = threading.Lock()
