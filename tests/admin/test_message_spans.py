@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import http.server
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from server.admin.metrics.otlp_spans import OtlpSpanExport
 from server.engine.span_queue import MAX_QUEUED_SPANS, MessageSpan, SpanQueue
+from tests.admin.otlp_collector import OtlpCollector, OtlpHandler, serving
 from tests.admin.support import running_admin
 from tests.engine.support import RecordingLog
 from tests.support.cluster import PAIR, Cluster, cluster
@@ -41,13 +38,11 @@ class CollectedSpan(NamedTuple):
     attributes: dict[str, Any]
 
 
-class Collector(http.server.ThreadingHTTPServer):
+class Collector(OtlpCollector):
     """A collector that keeps all spans, and takes metrics without reading them."""
 
-    daemon_threads = True
-
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(port, _Handler)
         self.spans: list[CollectedSpan] = []
 
     def of(self, trace_id: str) -> dict[tuple[str, str], CollectedSpan]:
@@ -62,25 +57,16 @@ class Collector(http.server.ThreadingHTTPServer):
         }
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(OtlpHandler):
     server: Collector
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        if self.path == "/v1/traces":
-            for about in ExportTraceServiceRequest.FromString(body).resource_spans:
+    def collect(self, path: str, content: bytes) -> bytes:
+        if path == "/v1/traces":
+            for about in ExportTraceServiceRequest.FromString(content).resource_spans:
                 resource = _values(about.resource.attributes)
                 for scope in about.scope_spans:
                     self.server.spans += [_collected(resource, span) for span in scope.spans]
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-protobuf")
-        self.end_headers()
-        self.wfile.write(ExportTraceServiceResponse().SerializeToString())
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        return ExportTraceServiceResponse().SerializeToString()
 
 
 def _values(attributes: Any) -> dict[str, Any]:
@@ -100,19 +86,6 @@ def _collected(resource: dict[str, Any], span: Any) -> CollectedSpan:
     )
 
 
-@contextmanager
-def collector(port: int) -> Iterator[Collector]:
-    server = Collector(port)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def tracing(port: int) -> str:
     return (
         f"<OpenTelemetry><Endpoint>http://127.0.0.1:{port}</Endpoint>"
@@ -130,7 +103,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
     port = free_port()
     elements = f"<SOW>{queue('jobs', {'LeasePeriod': '1m'})}</SOW><Admin>{tracing(port)}</Admin>"
     with (
-        collector(port) as found,
+        serving(Collector(port)) as found,
         cluster(tmp_path_factory.mktemp("traces"), PAIR, elements=elements) as instances,
     ):
         instances.start()
@@ -274,7 +247,7 @@ def test_a_collector_that_is_away_disturbs_nobody_and_what_is_dropped_is_counted
         wait_until(lambda: admin.server.logs("19-0017"))
         wait_until(lambda: admin.server.logs("19-0019"))
         wait_until(dropped)
-        with collector(port) as found:
+        with serving(Collector(port)) as found:
             with admin.server.log_on("producer") as peer:
                 peer.send({"c": "p", "t": "t", "x": correlation_id("2" * 32)}, b"{}")
                 peer.flush()
@@ -287,7 +260,7 @@ def test_the_queue_of_spans_is_bounded() -> None:
     log, spans, port = RecordingLog(), SpanQueue(), free_port()
     for number in range(MAX_QUEUED_SPANS + 3):
         spans.add(MessageSpan("publish", "t", 1, number + 1, 1, 2, {}))
-    with collector(port) as found:
+    with serving(Collector(port)) as found:
         export = OtlpSpanExport(
             f"http://127.0.0.1:{port}", {"service.instance.id": "x"}, spans, log
         )

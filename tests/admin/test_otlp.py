@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import http.server
 import logging
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +20,7 @@ from server.admin.metrics.otlp import LastError, OtlpExport
 from server.app.wiring import open_telemetry
 from server.statistics.histograms import Distribution
 from server.util.histogram import Histogram
+from tests.admin.otlp_collector import OtlpCollector, OtlpHandler, serving
 from tests.admin.support import Admin, running_admin
 from tests.admin.test_programs import ELEMENTS
 from tests.config_schema.test_compile_spec import compile_text
@@ -33,7 +30,7 @@ from tests.support.server import free_port
 from tests.support.waiting import wait_until
 
 
-class Collector(http.server.ThreadingHTTPServer):
+class Collector(OtlpCollector):
     """A collector that keeps the last request, decoded.
 
     Attributes:
@@ -42,50 +39,26 @@ class Collector(http.server.ThreadingHTTPServer):
         headers: the headers of that request.
     """
 
-    daemon_threads = True
-
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(port, _Handler)
         self.metrics: dict[str, Any] = {}
         self.resource: dict[str, str] = {}
         self.headers: dict[str, str] = {}
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(OtlpHandler):
     server: Collector
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        assert self.path == "/v1/metrics"
-        [about] = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    def collect(self, path: str, content: bytes) -> bytes:
+        assert path == "/v1/metrics"
+        [about] = ExportMetricsServiceRequest.FromString(content).resource_metrics
         [scope] = about.scope_metrics
         self.server.resource = {
             one.key: one.value.string_value for one in about.resource.attributes
         }
         self.server.headers = dict(self.headers)
         self.server.metrics = {one.name: one for one in scope.metrics}
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-protobuf")
-        self.end_headers()
-        self.wfile.write(ExportMetricsServiceResponse().SerializeToString())
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
-@contextmanager
-def collector(port: int) -> Iterator[Collector]:
-    server = Collector(port)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        return ExportMetricsServiceResponse().SerializeToString()
 
 
 def exporting(port: int) -> str:
@@ -113,7 +86,7 @@ def set_variables() -> None:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Admin, Collector]]:
     port, directory = free_port(), tmp_path_factory.mktemp("otlp")
     with (
-        collector(port) as found,
+        serving(Collector(port)) as found,
         running_admin(
             directory, admin=exporting(port), elements=ELEMENTS, prepare=set_variables
         ) as admin,
@@ -178,7 +151,7 @@ def test_a_collector_that_is_away_is_logged_once_and_tried_again(tmp_path: Path)
     port = free_port()
     with running_admin(tmp_path, admin=exporting(port)) as admin:
         wait_until(lambda: admin.server.logs("19-0013"))
-        with collector(port) as found:
+        with serving(Collector(port)) as found:
             wait_until(lambda: found.metrics != {})
             wait_until(lambda: admin.server.logs("19-0014"))
         assert admin.server.log_file.read_text().count("19-0013") == 1
@@ -187,7 +160,7 @@ def test_a_collector_that_is_away_is_logged_once_and_tried_again(tmp_path: Path)
 def test_a_sample_that_cannot_be_exported_is_logged_and_the_next_one_is_sent() -> None:
     log, port = RecordingLog(), free_port()
     unknown = [Distribution("size", "furlongs", "A size.", "", Histogram())]
-    with collector(port) as found, kept(":memory:") as statistics:
+    with serving(Collector(port)) as found, kept(":memory:") as statistics:
         export = OtlpExport(f"http://me:secret@127.0.0.1:{port}", {}, unknown, log)
         export.start(statistics)
         try:
