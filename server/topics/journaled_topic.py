@@ -254,7 +254,7 @@ class JournaledSowTopic(SowTopic):
         sow: the records.
         name: the topic's name.
         functions: the functions that filters may call.
-        stores: is notified of every change.
+        sow_registry: is notified of every change.
         journal: records its messages.
 
     Attributes:
@@ -270,10 +270,10 @@ class JournaledSowTopic(SowTopic):
         sow: SowTopicRecords,
         name: str,
         functions: Functions,
-        stores: SowRegistry,
+        sow_registry: SowRegistry,
         journal: TopicJournal,
     ) -> None:
-        super().__init__(sow, name, functions, stores)
+        super().__init__(sow, name, functions, sow_registry)
         self.journal = journal
         self._applier = ReplicatedRecordApplier(sow, name, journal, self)
 

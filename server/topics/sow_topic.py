@@ -70,7 +70,7 @@ class RecordTopic(RecordFanout):
         keeper: the records.
         name: the topic's name.
         functions: the functions that filters may call.
-        stores: knows the topics derived from this one.
+        sow_registry: knows the topics derived from this one.
     """
 
     __slots__ = ("_derived_scheduler", "_followers")
@@ -83,18 +83,18 @@ class RecordTopic(RecordFanout):
     """True if messages are in the transaction log."""
 
     def __init__(
-        self, keeper: RecordSource, name: str, functions: Functions, stores: SowRegistry
+        self, keeper: RecordSource, name: str, functions: Functions, sow_registry: SowRegistry
     ) -> None:
         table = keeper.table
         super().__init__(
             table.message_type,
             name,
             functions,
-            stores.delta_encoder(keeper),
+            sow_registry.delta_encoder(keeper),
             lambda key: table.get(table.make_identity(key, name)),
         )
-        self._followers = stores.followers(keeper)
-        self._derived_scheduler = stores.derived_scheduler
+        self._followers = sow_registry.followers(keeper)
+        self._derived_scheduler = sow_registry.derived_scheduler
 
     @property
     def has_followers(self) -> bool:
