@@ -215,7 +215,9 @@ class RecordTable:
         entries: list[Record] = []
         for record in records:
             deletion = record._replace(body=b"")
-            entries += [deletion] if self.history is None else [record, deletion, deletion]
+            entries.append(deletion)
+            if self.history is not None:
+                entries += (record, deletion, *_DROPPED)
         self.store.ensure_space(entries, to_delete=True)
 
     def put(self, record: Record, trim_limit: int = _TRIM_BATCH_SIZE) -> RecordChange:
@@ -350,7 +352,7 @@ class RecordTable:
             self._expiry.set(row, 0)
         if self.history is not None:
             self.history.record_change(identity, row, marker, past_versions, deleted=True)
-            self.trim(now)
+            self.trim(now, len(_DROPPED))
         return RecordChange(previous.key, previous.topic, previous, None)
 
     def _put_past_versions(

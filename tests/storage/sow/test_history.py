@@ -18,7 +18,7 @@ from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 from server.storage.sow.store import RecordStore, RecordStoreError, cleaning_paused
-from tests.storage.sow.support import SECOND, Clerk, Disk, make_topic, topic_spec
+from tests.storage.sow.support import SECOND, Clerk, Disk, make_topic, run, topic_spec
 
 START = 1_000 * SECOND
 FOREVER = 10**6 * SECOND
@@ -248,14 +248,42 @@ def test_a_historical_query_is_not_disturbed_by_changes() -> None:
     assert sorted((json.loads(record.body) for record in found), key=json.dumps) == expected
 
 
+def no_space(*_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_on_a_full_disk_what_there_is_space_to_delete_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past states that are dropped meanwhile take none of that space."""
+    store, _ = Disk(tmp_path).open(topic="orders")
+    catalog = clerk(10 * SECOND, 0, store)
+    table = catalog.topic.table
+    for number in range(300):
+        catalog.publish({"id": number})
+    for v in range(2_000):
+        catalog.publish({"id": 1_000, "v": v})
+    catalog.now += 100 * SECOND
+    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    records, sequences = run(catalog.query(QuerySpec())), count(catalog.sequence + 1)
+    total = len(records)
+    for size in (50, 20, 5, 1):
+        while records:
+            some, sequence = records[:size], next(sequences)
+            try:
+                table.ensure_space_to_remove(some)
+            except RecordStoreError:
+                break
+            for record in some:
+                assert table.remove(record.key, sequence, catalog.now) is not None
+            del records[:size]
+    assert len(records) < total - 5
+
+
 def test_on_a_full_disk_past_states_take_no_space_that_is_reserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Entries about those that are dropped have space of their own, or are written later."""
-
-    def no_space(*_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     store, _ = Disk(tmp_path).open(topic="orders")
     catalog = clerk(10 * SECOND, 0, store)
     table = catalog.topic.table
