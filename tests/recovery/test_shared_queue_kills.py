@@ -144,7 +144,10 @@ def test_what_was_published_at_both_belongs_to_one_when_they_have_met(tmp_path: 
         for instance in pair:
             instance.kill()
             instance.start()
-        wait_until(lambda: sum(left(one.server) for one in pair) == count)
+        wait_until(
+            lambda: sum(left(one.server) for one in pair) == count,
+            lambda: f"{[left(one.server) for one in pair]}\n{pair.logs()}",
+        )
         with ExitStack() as stack:
             workshop = Workshop()
             for uri in pair.uris("A", "B"):

@@ -548,6 +548,13 @@ class MessageLifecycle:
         self.change_owner(offset, claim, now)
         return claim.owner != current_claim.owner
 
+    def has_claim(self, bookmark: PublisherSequence, claim: OwnershipClaim) -> bool:
+        """Return whether a message is in the queue, and is owned by that claim."""
+        offset = self.entries.find(bookmark)
+        if offset is None or self.entries.state(offset) in (GONE, SENT):
+            return False
+        return self.ownership_claim(offset) == claim
+
     def find_offsets(self, bookmarks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
         """Yield the index and offset of each bookmark whose message is in the queue."""
         for index, bookmark in enumerate(bookmarks):

@@ -368,7 +368,8 @@ class Queue:
         """Assign messages that were published at two instances, and are owned by both, to one.
 
         This instance may be neither of them: the two may not know of each other's message.
-        Consumers here keep the messages that they have.
+        Consumers here keep the messages that they have. The owner records it, too: the other one
+        may be stopped before its event is on stable storage, and then gets that of the owner.
 
         Args:
             bookmarks: the messages.
@@ -384,8 +385,9 @@ class Queue:
                 bookmark, claim, now, may_arrive=self._may_arrive(bookmark)
             )
             if has_changed:
-                reassigned.append(bookmark)
                 lifecycle.counters.owned_twice += was_owned
+            if has_changed or lifecycle.has_claim(bookmark, claim):
+                reassigned.append(bookmark)
         if reassigned:
             lifecycle.events.append(Transferred(now, reassigned, owner, [0] * len(reassigned)))
         lifecycle.flush(now)
