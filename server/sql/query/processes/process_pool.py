@@ -353,6 +353,7 @@ class ProcessPool:
                 not self._is_closed
                 and process.is_alive
                 and process.settings is self._start
+                and self._process_count <= self._max_processes  # there may have been more before
                 and process.retained_bytes <= _MAX_RETAINED_BYTES
                 and len(self._idle) < _MAX_IDLE_PROCESSES
             )
