@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from amperage.wire.framing import FrameReader
+from amperage.wire.framing import FrameReader, split_at_header_end
 from server.engine.span_queue import MessageSpan, SpanAttributes, SpanQueue
 from server.storage.journal import MESSAGES
 from server.topics.replicated.batch import EntryContents
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
     from server.replication.core import BatchColumns
 
 _CONTEXT: Final = re.compile(r"00([0-9a-f]{32})([0-9a-f]{16})[0-9a-f][13579bdf]")
-_KEY: Final = b'"x":"00'
-_CONTEXT_START: Final = b"00"
+_SENT_KEY: Final = b'"x":"00'
+_RECEIVED_KEY: Final = b'"x"'  # clients may write spaces behind it
+_CONTEXT_VERSION: Final = b"00"
 _ACKS: Final = frozenset(("ack", "sow_delete"))
 _PUBLISHES: Final = frozenset(("p", "publish", "delta_publish"))
-_RETRY_S: Final = 0.001
+_RETRY_S: Final = 0.005
 """Between two checks whether a command has been executed that waits for a later time slice."""
-_MAX_LEASES: Final = 10_000
-"""Leased messages of one session with spans of their acks; later messages have none."""
+_MAX_TRACED_LEASES: Final = 10_000
+"""Leased messages of one session with spans of their acks; beyond, the oldest ones have none."""
 
 
 class TraceContext(NamedTuple):
@@ -62,6 +63,7 @@ class _Command(NamedTuple):
         context: the parent of its span.
         position: its position in the input of the session.
         start_ns: when it was received.
+        last_txid: the last txid in the log at that moment.
         attributes: of its span.
     """
 
@@ -70,6 +72,7 @@ class _Command(NamedTuple):
     context: TraceContext
     position: int
     start_ns: int
+    last_txid: int
     attributes: SpanAttributes
 
 
@@ -124,14 +127,19 @@ class MessageTracer:
         if log is not None:
             log.when_durable(partial(self.add_span, "log", topic, context, start_ns, attributes))
 
+    @property
+    def last_txid(self) -> int:
+        """The last txid in the transaction log; 0 without one."""
+        log = self._engine.transaction_log
+        return 0 if log is None else log.last_txid
+
     def is_journaled(self, message_type: str, topic: str) -> bool:
         """Return whether the messages of a topic are in the transaction log."""
-        return self._engine.topics.find(message_type, topic).is_journaled
-
-    def is_queue(self, message_type: str, topic: str) -> bool:
-        """Return whether a topic is a queue."""
-        queues = self._engine.topics.queues
-        return queues is not None and queues.find(message_type, topic) is not None
+        topics = self._engine.topics
+        # `find` makes a topic that is not in use: of a refused message, for instance.
+        return (
+            topics.is_in_use(message_type, topic) and topics.find(message_type, topic).is_journaled
+        )
 
     def trace_replicated(self, entries: BatchColumns, source: str, start_ns: int) -> None:
         """Add the spans of messages that another instance has sent, after they were recorded.
@@ -172,7 +180,7 @@ class SessionTracer:
         self._send: Final = send
         self._session: Session | None = None
         self._commands: Final = deque[_Command]()
-        self._leases: Final = dict[str, _Lease]()
+        self._leases: Final = dict[tuple[str, str], _Lease]()  # by topic and bookmark
         self._received = 0  # commands
 
     def attach(self, session: Session) -> None:
@@ -184,28 +192,28 @@ class SessionTracer:
         """Pass output on, and add the spans of the messages in it."""
         start_ns = self._tracer.now_ns()
         self._send(data)
-        if _KEY in data:
-            for header, _ in FrameReader().feed(data):
-                if _KEY in header:
-                    self._trace_delivery(header, start_ns)
+        if _SENT_KEY in data:
+            for frame in FrameReader().feed(data):
+                if _SENT_KEY in frame[0]:
+                    self._trace_delivery(_decode(frame), start_ns)
 
-    def note_input(self, batch: FrameBatch | None, frames: Sequence[Frame]) -> None:
-        """Look at commands that are executed next: those of a batch, then others."""
+    def add_commands(self, batch: FrameBatch | None, frames: Sequence[Frame]) -> None:
+        """Add commands that are executed next: those of a batch, then others."""
         was_idle = not self._commands
         if batch is not None:
             for index, correlation_id in enumerate(batch.values.correlation_ids):
-                if correlation_id.startswith(_CONTEXT_START):
-                    self._note_command(batch.headers[index], self._received + index + 1)
+                if correlation_id.startswith(_CONTEXT_VERSION):
+                    frame = batch.headers[index], batch.bodies[index]
+                    self._add_command(_decode(frame), self._received + index + 1)
             self._received += len(batch.bodies)
-        for header, _ in frames:
+        for frame in frames:
             self._received += 1
-            if _KEY in header or self._leases:
-                self._note_command(header, self._received)
+            if _RECEIVED_KEY in frame[0] or self._leases:
+                self._add_command(_decode(frame), self._received)
         if was_idle and self._commands:
-            self._when_executed(0)
+            self._schedule_check(0)
 
-    def _trace_delivery(self, header: bytes, start_ns: int) -> None:
-        fields = _decode(header)
+    def _trace_delivery(self, fields: dict[str, object], start_ns: int) -> None:
         context = decode_context(fields.get("x"))
         session = self._session
         if context is None or session is None or fields.get("c") not in _PUBLISHES:
@@ -214,26 +222,34 @@ class SessionTracer:
         attributes = _attributes(session, bookmark)
         if lease:
             attributes["amps.queue.lease_until"] = lease
-        if self._tracer.is_queue(session.message_type, topic) and len(self._leases) < _MAX_LEASES:
-            self._leases[bookmark] = _Lease(topic, context, start_ns)
+            if len(self._leases) >= _MAX_TRACED_LEASES:
+                del self._leases[next(iter(self._leases))]
+            self._leases[topic, bookmark] = _Lease(topic, context, start_ns)
         self._tracer.add_span("deliver", topic, context, start_ns, attributes)
 
-    def _note_command(self, header: bytes, position: int) -> None:
-        fields = _decode(header)
+    def _add_command(self, fields: dict[str, object], position: int) -> None:
         if fields.get("c") in _ACKS:
-            self._note_acks(fields, position)
+            self._add_acks(fields, position)
         elif fields.get("c") in _PUBLISHES and (context := decode_context(fields.get("x"))):
             topic, start_ns = str(fields.get("t", "")), self._tracer.now_ns()
             attributes: SpanAttributes = {}
             if sequence := fields.get("s"):
                 attributes["amps.sequence"] = str(sequence)
-            command = _Command("publish", topic, context, position, start_ns, attributes)
-            self._commands.append(command)
+            last_txid = self._tracer.last_txid
+            self._commands.append(
+                _Command("publish", topic, context, position, start_ns, last_txid, attributes)
+            )
 
-    def _note_acks(self, fields: dict[str, object], position: int) -> None:
-        """Look at an ack of leased messages; more than one bookmark is separated by commas."""
+    def _add_acks(self, fields: dict[str, object], position: int) -> None:
+        """Add an ack of leased messages; more than one bookmark is separated by commas."""
+        topic, ack_options = (
+            str(fields.get("t", "")),
+            str(fields.get("o") or fields.get("opts", "")),
+        )
+        if "extend" in ack_options.split(","):
+            return  # the messages stay leased
         for bookmark in str(fields.get("bm", "")).split(","):
-            lease = self._leases.pop(bookmark, None)
+            lease = self._leases.pop((topic, bookmark), None)
             if lease is None:
                 continue
             start_ns = self._tracer.now_ns()
@@ -241,13 +257,13 @@ class SessionTracer:
                 "messaging.message.id": bookmark,
                 "amps.queue.lease_held_s": (start_ns - lease.start_ns) / 1e9,
             }
-            if options := fields.get("o"):
-                attributes["amps.queue.ack_options"] = str(options)
+            if ack_options:
+                attributes["amps.queue.ack_options"] = ack_options
             self._commands.append(
-                _Command("ack", lease.topic, lease.context, position, start_ns, attributes)
+                _Command("ack", lease.topic, lease.context, position, start_ns, 0, attributes)
             )
 
-    def _when_executed(self, delay_s: float) -> None:
+    def _schedule_check(self, delay_s: float) -> None:
         if self._session is not None:
             self._session.engine.clock.call_later(delay_s, self._end_executed)
 
@@ -256,21 +272,24 @@ class SessionTracer:
         session, commands = self._session, self._commands
         if session is None:
             return
-        while commands and (
-            commands[0].position <= session.input.messages_in or not session.is_open
-        ):
+        while commands and commands[0].position <= session.input.messages_in:
             self._end_command(session, commands.popleft())
+        if not session.is_open:
+            commands.clear()  # they have been discarded
         if commands:
-            self._when_executed(_RETRY_S)
+            self._schedule_check(_RETRY_S)
 
     def _end_command(self, session: Session, command: _Command) -> None:
-        operation, topic, context, _, start_ns, attributes = command
+        operation, topic, context, _, start_ns, last_txid, attributes = command
         sequence = attributes.pop("amps.sequence", "")
         bookmark = f"{session.client_hash}|{sequence}|" if sequence else ""
         attributes = _attributes(session, bookmark) | attributes
         self._tracer.add_span(operation, topic, context, start_ns, attributes)
-        if operation == "publish" and self._tracer.is_journaled(session.message_type, topic):
-            self._tracer.trace_log(topic, context, self._tracer.now_ns(), attributes)
+        is_publish, tracer = operation == "publish", self._tracer
+        # A message that has been refused, or published before, is not recorded.
+        has_recorded = is_publish and tracer.last_txid > last_txid
+        if has_recorded and tracer.is_journaled(session.message_type, topic):
+            tracer.trace_log(topic, context, tracer.now_ns(), attributes)
 
 
 class TracedReader:
@@ -316,7 +335,7 @@ class TracedReader:
         """See `FrameReader.take_batch`. Called after each `feed`."""
         batch, frames = self._reader.take_batch(), self._frames
         self._frames = ()
-        self._tracer.note_input(batch, frames)
+        self._tracer.add_commands(batch, frames)
         return batch
 
     def drop_partial(self) -> None:
@@ -324,11 +343,14 @@ class TracedReader:
         self._reader.drop_partial()
 
 
-def _decode(header: bytes) -> dict[str, object]:
-    """Return the fields of a header; empty for one that is refused."""
+def _decode(frame: Frame) -> dict[str, object]:
+    """Return the fields of the header of a frame; empty for one that is refused."""
+    header, body = frame
     try:
+        if header.count(b'"') % 2 or b"\\" in header:  # there may be a brace inside a string
+            header, _ = split_at_header_end(header, body)
         return msgspec.json.decode(header, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, ValueError):
         return {}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -226,6 +228,65 @@ def test_a_large_message_is_followed_and_its_body_is_not_read_as_frames(
         assert next_message(peer)["x"] == correlation_id(trace_id)
         wait_until(lambda: ("A", "deliver large") in found.of(trace_id))
     assert not found.of(forged)
+
+
+def test_headers_in_any_form_have_spans(traced: tuple[Cluster, Collector]) -> None:
+    instances, found = traced
+    braced, spaced = "b" * 32, "c" * 32
+    with instances["A"].server.log_on("odd") as peer:
+        peer.ask({"c": "subscribe", "cid": "1", "t": "odd", "a": "processed"})
+        peer.send({"c": "p", "t": "odd", "s": 1, "x": correlation_id(braced) + '{"a":"}"}'}, b"{}")
+        header = json.dumps({"c": "p", "t": "odd", "s": 2, "x": correlation_id(spaced)}).encode()
+        peer.socket.sendall(struct.pack(">I", len(header) + 2) + header + b"{}")
+        expected = {("A", f"{name} odd") for name in ("publish", "log", "deliver")}
+        for trace_id in (braced, spaced):
+            wait_until(lambda: found.of(trace_id).keys() >= expected)  # noqa: B023 - at once
+
+
+def test_only_what_has_been_executed_and_recorded_has_spans(
+    traced: tuple[Cluster, Collector],
+) -> None:
+    instances, found = traced
+    server, ids = instances["A"].server, [f"{number:032x}" for number in range(3000, 3005)]
+    with RawPeer(server.port) as stranger:  # it has not logged on
+        stranger.send({"c": "p", "t": "never", "x": correlation_id(ids[0])}, b"{}")
+        assert stranger.is_disconnected()
+    with server.log_on("twice") as peer:
+        for trace_id in ids[1:3]:  # the second one is refused: its number has been used
+            peer.send({"c": "p", "t": "twice", "s": 1, "x": correlation_id(trace_id)}, b"{}")
+            peer.flush()
+        peer.socket.sendall(
+            frame({"c": "ack"})  # it names no queue, which ends the connection
+            + frame({"c": "p", "t": "twice", "s": 2, "x": correlation_id(ids[3])}, b"{}")
+        )
+        assert peer.is_disconnected()
+    with server.log_on("last") as peer:
+        peer.send({"c": "p", "t": "twice", "s": 1, "x": correlation_id(ids[4])}, b"{}")
+        wait_until(lambda: ("A", "log twice") in found.of(ids[4]))
+    operations = [sorted(name for at, name in found.of(one) if at == "A") for one in ids[:4]]
+    assert operations == [
+        ["publish never"],
+        ["log twice", "publish twice"],
+        ["publish twice"],
+        [],
+    ]
+    assert "01-0004" not in server.log_file.read_text()
+
+
+def test_an_extended_lease_has_its_ack_later(traced: tuple[Cluster, Collector]) -> None:
+    instances, found = traced
+    trace_id = "d" * 32
+    with (
+        instances["A"].server.log_on("giver") as publisher,
+        instances["A"].server.log_on("holder") as holder,
+    ):
+        holder.ask({"c": "subscribe", "cid": "1", "t": "jobs", "a": "processed"})
+        publisher.send({"c": "p", "t": "in-jobs", "s": 1, "x": correlation_id(trace_id)}, b"{}")
+        leased = next_message(holder)
+        for options in ({"o": "extend"}, {}):
+            holder.send({"c": "sow_delete", "t": "jobs", "bm": leased["bm"]} | options)
+        wait_until(lambda: ("A", "ack jobs") in found.of(trace_id))
+    assert "amps.queue.ack_options" not in found.of(trace_id)["A", "ack jobs"].attributes
 
 
 def test_a_collector_that_is_away_disturbs_nobody_and_what_is_dropped_is_counted(

@@ -139,17 +139,20 @@ class OtlpSpanExport:
         from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
         flags = TraceFlags(TraceFlags.SAMPLED)
-        operation = span.operation
+        operation, topic = span.operation, _encodable(span.topic)
         attributes = {
             "messaging.system": "amps",
-            "messaging.destination.name": span.topic,
+            "messaging.destination.name": topic,
             "messaging.operation.name": operation,
-            **span.attributes,
+            **{
+                name: _encodable(value) if isinstance(value, str) else value
+                for name, value in span.attributes.items()
+            },
         }
         if operation in _OPERATION_TYPES:
             attributes["messaging.operation.type"] = _OPERATION_TYPES[operation]
         return ReadableSpan(
-            f"{operation} {span.topic}",
+            f"{operation} {topic}",
             SpanContext(span.trace_id, _new_span_id(), is_remote=False, trace_flags=flags),
             SpanContext(span.trace_id, span.parent_id, is_remote=True, trace_flags=flags),
             self._resource,
@@ -159,6 +162,11 @@ class OtlpSpanExport:
             start_time=span.start_ns,
             end_time=span.end_ns,
         )
+
+
+def _encodable(text: str) -> str:
+    """Return a text without surrogates, which stand for bytes that are not UTF-8."""
+    return text.encode(errors="replace").decode()
 
 
 def _new_span_id() -> int:

@@ -100,8 +100,9 @@ class ReplicationApplier:
             return self._record(entries, source)
         start_ns = tracer.now_ns()
         result = self._record(entries, source)
-        recorded = entries.pick(range(result.processed_count))
-        tracer.trace_replicated(recorded, source.name, start_ns)
+        if result.processed_count:
+            recorded = entries.pick(range(result.processed_count))
+            tracer.trace_replicated(recorded, source.name, start_ns)
         return result
 
     def _record(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
