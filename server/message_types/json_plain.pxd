@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Plain JSON bodies: those that modules in C rebuild without a tree.
+"""Plain JSON bodies, which modules in C rebuild without a tree.
 
 A plain body is an object of members with plain names (ASCII, without escapes); its numbers and words
 are those of the standard, and it does not nest deeper than `MAX_NESTING`.
