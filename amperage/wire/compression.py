@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.framing import FrameError
+from amperage.wire.reader_wrapper import ReaderWrapper
 
 if TYPE_CHECKING:
-    from amperage.wire.frame_batches import FrameBatch
     from amperage.wire.framing import Frame, FrameSource
 
 _MAX_PIECE_SIZE: Final = 64 * 1024
@@ -77,33 +77,23 @@ class Compression:
         return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
-class CompressedReader:
-    """Splits a compressed stream into frames, one piece at a time; see `FrameReader`.
+class CompressedReader(ReaderWrapper):
+    """Splits a compressed stream into frames, one piece at a time.
 
     Args:
         compression: decompresses the stream.
         reader: splits the decompressed bytes.
-
-    Attributes:
-        error: the error in the stream; None while it is valid.
     """
 
-    __slots__ = ("_compression", "_reader", "error")
-
     def __init__(self, compression: Compression, reader: FrameSource) -> None:
-        self._compression = compression
-        self._reader = reader
-        self.error: FrameError | None = None
+        super().__init__(reader)
+        self._compression: Final = compression
+        self._error: FrameError | None = None
 
     @property
-    def has_partial_frame(self) -> bool:
-        """True if the stream stopped inside a frame."""
-        return self._reader.has_partial_frame
-
-    @property
-    def partial_size(self) -> int:
-        """Bytes that are buffered of an incomplete frame."""
-        return self._reader.partial_size
+    def error(self) -> FrameError | None:
+        """The error in the stream; None while it is valid."""
+        return self._error or self._reader.error
 
     @property
     def has_more(self) -> bool:
@@ -120,17 +110,11 @@ class CompressedReader:
             try:
                 piece = self._compression.decompress_piece(chunk)
             except FrameError as error:
-                self.error = error
+                self._error = error
                 return []
-        frames = self._reader.feed(piece) if piece or self._reader.has_more else []
-        self.error = self._reader.error
-        return frames
-
-    def take_batch(self) -> FrameBatch | None:
-        """See `FrameReader.take_batch`."""
-        return self._reader.take_batch()
+        return self._reader.feed(piece) if piece or self._reader.has_more else []
 
     def drop_partial(self) -> None:
         """See `FrameReader.drop_partial`."""
-        self._reader.drop_partial()
+        super().drop_partial()
         self._compression.drop_input()

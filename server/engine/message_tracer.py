@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from amperage.wire.framing import FrameReader, split_at_header_end
+from amperage.wire.reader_wrapper import ReaderWrapper
 from server.engine.span_queue import MessageSpan, SpanAttributes, SpanQueue
 from server.storage.journal import MESSAGES
 from server.topics.replicated.batch import EntryContents
 
 if TYPE_CHECKING:
     from amperage.wire.frame_batches import FrameBatch
-    from amperage.wire.framing import Frame, FrameError, FrameSource
+    from amperage.wire.framing import Frame, FrameSource
     from server.engine.engine import Engine
     from server.engine.session import Session
     from server.replication.core import BatchColumns
@@ -64,6 +65,7 @@ class _Command(NamedTuple):
         position: its position in the input of the session.
         start_ns: when it was received.
         last_txid: the last txid in the log at that moment.
+        sequence: the sequence number of a publish, as text; empty without one.
         attributes: of its span.
     """
 
@@ -73,6 +75,7 @@ class _Command(NamedTuple):
     position: int
     start_ns: int
     last_txid: int
+    sequence: str
     attributes: SpanAttributes
 
 
@@ -232,12 +235,9 @@ class SessionTracer:
             self._add_acks(fields, position)
         elif fields.get("c") in _PUBLISHES and (context := decode_context(fields.get("x"))):
             topic, start_ns = str(fields.get("t", "")), self._tracer.now_ns()
-            attributes: SpanAttributes = {}
-            if sequence := fields.get("s"):
-                attributes["amps.sequence"] = str(sequence)
-            last_txid = self._tracer.last_txid
+            last_txid, sequence = self._tracer.last_txid, str(fields.get("s") or "")
             self._commands.append(
-                _Command("publish", topic, context, position, start_ns, last_txid, attributes)
+                _Command("publish", topic, context, position, start_ns, last_txid, sequence, {})
             )
 
     def _add_acks(self, fields: dict[str, object], position: int) -> None:
@@ -260,7 +260,7 @@ class SessionTracer:
             if ack_options:
                 attributes["amps.queue.ack_options"] = ack_options
             self._commands.append(
-                _Command("ack", lease.topic, lease.context, position, start_ns, 0, attributes)
+                _Command("ack", lease.topic, lease.context, position, start_ns, 0, "", attributes)
             )
 
     def _schedule_check(self, delay_s: float) -> None:
@@ -280,8 +280,7 @@ class SessionTracer:
             self._schedule_check(_RETRY_S)
 
     def _end_command(self, session: Session, command: _Command) -> None:
-        operation, topic, context, _, start_ns, last_txid, attributes = command
-        sequence = attributes.pop("amps.sequence", "")
+        operation, topic, context, _, start_ns, last_txid, sequence, attributes = command
         bookmark = f"{session.client_hash}|{sequence}|" if sequence else ""
         attributes = _attributes(session, bookmark) | attributes
         self._tracer.add_span(operation, topic, context, start_ns, attributes)
@@ -292,8 +291,8 @@ class SessionTracer:
             tracer.trace_log(topic, context, tracer.now_ns(), attributes)
 
 
-class TracedReader:
-    """Splits input into frames by another reader, and shows them to a tracer; see `FrameSource`.
+class TracedReader(ReaderWrapper):
+    """Shows the frames of the input to a tracer.
 
     Args:
         tracer: looks at the frames.
@@ -301,46 +300,22 @@ class TracedReader:
     """
 
     def __init__(self, tracer: SessionTracer, reader: FrameSource) -> None:
+        super().__init__(reader)
         self._tracer: Final = tracer
-        self._reader: Final = reader
         self._frames: Sequence[Frame] = ()
-
-    @property
-    def error(self) -> FrameError | None:
-        """The error in the input; None while the bytes are valid."""
-        return self._reader.error
-
-    @property
-    def has_partial_frame(self) -> bool:
-        """True if the bytes stopped inside a frame."""
-        return self._reader.has_partial_frame
-
-    @property
-    def partial_size(self) -> int:
-        """Bytes that are buffered of an incomplete frame."""
-        return self._reader.partial_size
-
-    @property
-    def has_more(self) -> bool:
-        """True if buffered bytes may yield more frames when `feed` is called with no bytes."""
-        return self._reader.has_more
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """See `FrameReader.feed`. The frames of a batch come first: see `take_batch`."""
-        frames = self._reader.feed(chunk)
+        frames = super().feed(chunk)
         self._frames = frames
         return frames
 
     def take_batch(self) -> FrameBatch | None:
         """See `FrameReader.take_batch`. Called after each `feed`."""
-        batch, frames = self._reader.take_batch(), self._frames
+        batch, frames = super().take_batch(), self._frames
         self._frames = ()
         self._tracer.add_commands(batch, frames)
         return batch
-
-    def drop_partial(self) -> None:
-        """See `FrameReader.drop_partial`."""
-        self._reader.drop_partial()
 
 
 def _decode(frame: Frame) -> dict[str, object]:

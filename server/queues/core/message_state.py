@@ -535,7 +535,7 @@ class MessageLifecycle:
             may_arrive: whether to retain the claim until the message arrives, if it is not here.
 
         Returns:
-            Whether the owner has changed.
+            Whether the message is in the queue, and owned by that claim now.
         """
         offset = self.entries.find(bookmark)
         if offset is None or self.entries.state(offset) in (GONE, SENT):
@@ -543,17 +543,9 @@ class MessageLifecycle:
                 self.ownership.retain_early_claim(bookmark, claim)
             return False
         current_claim = self.ownership_claim(offset)
-        if claim <= current_claim:
-            return False
-        self.change_owner(offset, claim, now)
-        return claim.owner != current_claim.owner
-
-    def has_claim(self, bookmark: PublisherSequence, claim: OwnershipClaim) -> bool:
-        """Return whether a message is in the queue, and is owned by that claim."""
-        offset = self.entries.find(bookmark)
-        if offset is None or self.entries.state(offset) in (GONE, SENT):
-            return False
-        return self.ownership_claim(offset) == claim
+        if claim > current_claim:
+            self.change_owner(offset, claim, now)
+        return claim >= current_claim
 
     def find_offsets(self, bookmarks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
         """Yield the index and offset of each bookmark whose message is in the queue."""

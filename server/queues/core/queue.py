@@ -381,12 +381,9 @@ class Queue:
         for bookmark in bookmarks:
             offset = lifecycle.entries.find(bookmark)
             was_owned = offset is not None and not lifecycle.entries.owner(offset)
-            has_changed = lifecycle.apply_claim(
-                bookmark, claim, now, may_arrive=self._may_arrive(bookmark)
-            )
-            if has_changed:
-                lifecycle.counters.owned_twice += was_owned
-            if has_changed or lifecycle.has_claim(bookmark, claim):
+            may_arrive = self._may_arrive(bookmark)
+            if lifecycle.apply_claim(bookmark, claim, now, may_arrive=may_arrive):
+                lifecycle.counters.owned_twice += was_owned and owner != self.owner
                 reassigned.append(bookmark)
         if reassigned:
             lifecycle.events.append(Transferred(now, reassigned, owner, [0] * len(reassigned)))
