@@ -48,6 +48,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -95,8 +96,6 @@ LONG_READ_SIZE: Final = 64 * 1024
 """Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
 
 _SLICE_BATCH_SIZE: Final = 4
-
-_MICROSECONDS: Final = 1e6
 
 
 LONG_TASK_SECONDS: Final = 0.1
@@ -372,7 +371,7 @@ class Scheduler:
     def _run_slice(self, task: EngineTask, started_s: float) -> bool:
         has_more = task.step()
         seconds = self.elapsed() - started_s
-        microseconds = int(seconds * _MICROSECONDS)
+        microseconds = int(seconds * MICROSECONDS_PER_SECOND)
         task_durations = self.task_durations  # as `add`, whose call costs too much here
         task_durations.counts[microseconds.bit_length()] += 1
         task_durations.total += microseconds

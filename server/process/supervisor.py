@@ -17,10 +17,11 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from server.util.clock import MICROSECONDS_PER_SECOND
+
 if TYPE_CHECKING:
     from server.util.clock import Clock
 
-_SECOND: Final = 1_000_000  # systemd counts in microseconds
 _STEP_SECONDS: Final = 600
 """Timeout of a step of the start without progress: a file with 100 million records needs it."""
 
@@ -87,7 +88,8 @@ class Supervisor:
 
     def _report_status(self, step: str) -> None:
         self._reported_at = monotonic()
-        self._notify(f"STATUS=starting: {step}\nEXTEND_TIMEOUT_USEC={_STEP_SECONDS * _SECOND}")
+        timeout_us = _STEP_SECONDS * MICROSECONDS_PER_SECOND
+        self._notify(f"STATUS=starting: {step}\nEXTEND_TIMEOUT_USEC={timeout_us}")
 
     def _notify(self, text: str) -> None:
         if not self._address:
@@ -106,4 +108,4 @@ def _interval(environment: MutableMapping[str, str]) -> float:
     limit = environment.pop("WATCHDOG_USEC", "")
     if not limit.isdecimal() or process not in ("", str(os.getpid())):
         return 0.0
-    return int(limit) / _SECOND / 2
+    return int(limit) / MICROSECONDS_PER_SECOND / 2

@@ -28,6 +28,7 @@ from server.topics.journaled_topic import (
     kinds_of,
     lifetimes_of,
     refusal_of,
+    refuse_message,
 )
 from server.topics.log_feed import RecordedBatch
 from server.topics.sow_registry import AllSettled
@@ -77,6 +78,8 @@ class InterleavedPublishes:
     of all of them are delivered together behind that. If a recipient needs more than new states
     and plain headers, they are applied and delivered one batch of a topic after the other.
 
+    The row of a message is its index among all messages, its position that among those for the log.
+
     Args:
         topics: the topics, by key.
         distinct_keys: the keys of the messages, each once.
@@ -97,7 +100,6 @@ class InterleavedPublishes:
         "_expirations",
         "_given_bodies",
         "_keys",
-        "_keys_in_order",
         "_kinds",
         "_log_bodies",
         "_log_envelope",
@@ -105,6 +107,7 @@ class InterleavedPublishes:
         "_log_rows",
         "_logged",
         "_mode",
+        "_ordered_keys",
         "_record_topics",
         "_sow_keys",
         "_subscribed_keys",
@@ -139,7 +142,7 @@ class InterleavedPublishes:
                 self._record_topics[key] = topic
         self.is_logged = bool(self._logged)
         self.has_unlogged_records = bool(self._record_topics)
-        # The messages for the log: their positions in the batch, and what they are.
+        # The messages for the log: their rows, and what they are.
         self._log_rows: Sequence[int] = range(len(keys))
         self._log_keys, self._log_bodies = keys, bodies
         if len(self._logged) < len(distinct_keys):
@@ -153,7 +156,7 @@ class InterleavedPublishes:
         self._subscribed_keys: set[int] = set()  # of the topics with recipients
         self._are_dependent = False  # whether records may depend on those of earlier messages
         self._mode = _DeliveryMode.BY_TOPIC
-        self._keys_in_order: set[int] = set()  # of topics that apply messages in their order
+        self._ordered_keys: set[int] = set()  # of topics that apply messages in the order of rows
 
     def prepare(self, delivery: InterleavedDelivery, envelope: Envelope) -> bool:
         """Prepare to publish the messages in one step; return whether that is possible.
@@ -207,10 +210,10 @@ class InterleavedPublishes:
             )
             self._mode = _DeliveryMode.TOGETHER if can_deliver_together else _DeliveryMode.IN_ORDER
         if self._mode is _DeliveryMode.IN_ORDER:
-            self._keys_in_order = {*subscribed}
+            self._ordered_keys = {*subscribed}
             for key in subscribed & self._table_batches.keys():
                 if not self._table_batches[key].announces_batches:
-                    self._keys_in_order.update(self._table_batches[key].topics)
+                    self._ordered_keys.update(self._table_batches[key].topics)
 
     def _draft_records(self) -> bool:
         """Draft the records of the messages for the log; return whether that is possible."""
@@ -296,7 +299,7 @@ class InterleavedPublishes:
         """Publish messages behind a refused one, on which their drafts may depend."""
         for row in range(start, len(self._keys)):
             key = self._keys[row]
-            if key not in self._record_topics or key in self._keys_in_order:
+            if key not in self._record_topics or key in self._ordered_keys:
                 refusals += _publish_rows(
                     self._topics[key], (row,), self._given_bodies, self._envelope
                 )
@@ -305,7 +308,7 @@ class InterleavedPublishes:
         """Publish messages up to the first one that is refused, if others may depend on it, or all.
 
         Returns:
-            The position reached.
+            The row reached.
         """
         rows, logged, envelope = self._log_rows, self._logged, self._log_envelope
         handles = {key: topic.journal.publish_handles(envelope) for key, topic in logged.items()}
@@ -324,7 +327,9 @@ class InterleavedPublishes:
             self._envelope.received_s = envelope.received_s
             self._apply(reached, until, recorded, delivery, refusals)
             if done.problem is not None:
-                refused = logged[self._log_keys[end]].refuse_message(end, done.problem, envelope)
+                refused = refuse_message(
+                    logged[self._log_keys[end]].journal, end, done.problem, envelope
+                )
                 refusals.append(refused._replace(position=until))
                 end, until = end + 1, until + 1
             start, reached = end, until
@@ -340,14 +345,14 @@ class InterleavedPublishes:
         delivery: InterleavedDelivery,
         refusals: list[MessageRefusal],
     ) -> None:
-        """Apply and deliver a range of the batch, in which some messages have been recorded."""
+        """Apply and deliver a range of rows, in which some messages have been recorded."""
         failures: list[tuple[int, RecordStoreError]] = []
         subscribed, delivered = self._subscribed_keys, self._delivered_part(begin, until, recorded)
         if recorded is not None:
             self._notify_feeds(recorded)
             step = recorded.start, recorded.end, recorded
             for batch in dict.fromkeys(self._table_batches.values()):
-                if self._keys_in_order.isdisjoint(batch.topics):
+                if self._ordered_keys.isdisjoint(batch.topics):
                     failures += batch.apply(
                         *step, self._log_envelope, is_silent=self._mode is _DeliveryMode.TOGETHER
                     )
@@ -374,10 +379,10 @@ class InterleavedPublishes:
         failures: list[tuple[int, RecordStoreError]],
         refusals: list[MessageRefusal],
     ) -> None:
-        """Apply and deliver the messages of a range, one batch of a topic after the other."""
+        """Apply and deliver a range of rows, one batch of a topic after the other."""
         topics, rows, bodies, envelope = self._topics, self._log_rows, self._bodies, self._envelope
         for at, end, key in uniform_ranges(self._keys, begin, until):
-            if key not in self._keys_in_order:
+            if key not in self._ordered_keys:
                 continue
             topic = topics[key]
             if key in self._record_topics:
@@ -399,7 +404,7 @@ class InterleavedPublishes:
                     )
 
     def _delivered_part(self, begin: int, until: int, recorded: RecordedStep | None) -> Envelope:
-        """Return the envelope of a range of the batch, with the bookmarks of recorded messages."""
+        """Return the envelope of a range of rows, with the bookmarks of recorded messages."""
         envelope = self._envelope
         if recorded is None:
             return envelope.recorded_part(begin, until, 0, ())
@@ -419,7 +424,7 @@ class InterleavedPublishes:
         delivery: InterleavedDelivery,
         delivered: Envelope,
     ) -> None:
-        """Deliver a range of the batch to all its recipients; its records have been put."""
+        """Deliver a range of rows to all its recipients; its records have been put."""
         rows, keys = self._log_rows, [*self._keys[begin:until]]
         for position, _ in failures:
             keys[rows[position] - begin] = NO_TOPIC
@@ -449,7 +454,7 @@ class InterleavedPublishes:
         Those that have been published in their order are left out.
         """
         rows_by_key: dict[int, list[int]] = {
-            key: [] for key in self._record_topics if key not in self._keys_in_order
+            key: [] for key in self._record_topics if key not in self._ordered_keys
         }
         for row, key in enumerate(self._keys):
             rows = rows_by_key.get(key)

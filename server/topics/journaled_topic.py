@@ -35,7 +35,7 @@ from server.topics.transaction_log import DuplicateError
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.storage.journal import AppendResult, JournalOrigin, OriginHandle, TopicHandle
+    from server.storage.journal import AppendResult
     from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import RecordChange
@@ -135,7 +135,7 @@ class JournaledTopic(Topic):
                 own = envelope.recorded_part(start, end, *bookmarks)
                 self.deliver(bodies[start:end], own)
             if appended.problem is not None:
-                refusals.append(self.refuse_message(end, appended.problem, envelope))
+                refusals.append(refuse_message(self.journal, end, appended.problem, envelope))
                 end += 1
             start = end
         return refusals
@@ -144,13 +144,6 @@ class JournaledTopic(Topic):
     def accepts_interleaved(self) -> bool:
         """True if its messages may be recorded together with those of other topics."""
         return not self._unbatched_subscriptions
-
-    def refuse_message(
-        self, position: int, problem: Exception, envelope: Envelope
-    ) -> MessageRefusal:
-        """Return the refusal of a message that cannot be recorded, and note its number."""
-        self.journal.record_refusal(envelope, position)
-        return refusal_of(position, problem)
 
     def _publish_one_by_one(
         self, bodies: Sequence[bytes], envelope: Envelope
@@ -164,16 +157,10 @@ class JournaledTopic(Topic):
             except DuplicateError as error:
                 refusals.append(refusal_of(position, error))
             except (RefusedSequenceError, JournalUnavailableError) as error:
-                refusals.append(self.refuse_message(position, error, envelope))
+                refusals.append(refuse_message(self.journal, position, error, envelope))
             else:
                 self.deliver((body,), own)
         return refusals
-
-    def report_double_publish(
-        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
-    ) -> None:
-        """Notify queues of messages that were published at another instance, too."""
-        self.journal.report_double_publish(bookmarks, publishers)
 
     @property
     def accepts_metadata(self) -> bool:
@@ -189,10 +176,6 @@ class JournaledTopic(Topic):
     def table(self) -> None:
         """None: there are no records."""
         return
-
-    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
-        """Return the handles that the journal needs for messages of other instances."""
-        return self.journal.journal_handles(origin)
 
     def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record some received entries of another instance unchanged, and deliver them."""
@@ -290,13 +273,6 @@ class JournaledSowTopic(SowTopic):
         """True if its messages may be recorded together with those of other topics."""
         return self._drafts_batches
 
-    def refuse_message(
-        self, position: int, problem: Exception, envelope: Envelope
-    ) -> MessageRefusal:
-        """Return the refusal of a message that cannot be recorded, and note its number."""
-        self.journal.record_refusal(envelope, position)
-        return refusal_of(position, problem)
-
     def draft_batch(
         self, topic: TopicColumn, bodies: Sequence[bytes], envelope: Envelope
     ) -> SowRecordBatch | None:
@@ -347,7 +323,7 @@ class JournaledSowTopic(SowTopic):
                 for index, problem in self.apply_batch(batch, envelope):
                     refusals.append(refusal_of(start + index, problem))
             if done.problem is not None:
-                refusals.append(self.refuse_message(end, done.problem, envelope))
+                refusals.append(refuse_message(self.journal, end, done.problem, envelope))
                 end += 1
                 if envelope.depends_on_records or self._sow.reads_previous:
                     return end
@@ -413,12 +389,6 @@ class JournaledSowTopic(SowTopic):
         """See `RecordTopic.accepts_metadata`; queues need messages with metadata one by one."""
         return super().accepts_metadata and not self.journal.feeds
 
-    def report_double_publish(
-        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
-    ) -> None:
-        """Notify queues of messages that were published at another instance, too."""
-        self.journal.report_double_publish(bookmarks, publishers)
-
     @property
     def has_recipients(self) -> bool:
         """True if messages published here have any recipient."""
@@ -428,10 +398,6 @@ class JournaledSowTopic(SowTopic):
     def table(self) -> RecordTable:
         """The records."""
         return self._sow.table
-
-    def journal_handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
-        """Return the handles that the journal needs for messages of other instances."""
-        return self.journal.journal_handles(origin)
 
     def process_batch(self, arrivals: ReplicatedBatch) -> None:
         """Record, apply and announce some received entries of another instance."""
@@ -484,6 +450,14 @@ class JournaledSowTopic(SowTopic):
     def when_settled(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
         self.journal.when_settled(partial(then, None))
+
+
+def refuse_message(
+    journal: TopicJournal, position: int, problem: Exception, envelope: Envelope
+) -> MessageRefusal:
+    """Return the refusal of a message that cannot be recorded, and note its number."""
+    journal.record_refusal(envelope, position)
+    return refusal_of(position, problem)
 
 
 def refusal_of(position: int, problem: Exception) -> MessageRefusal:

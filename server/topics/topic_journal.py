@@ -26,6 +26,7 @@ from server.storage.journal.write.blocks import map_column, of_one
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.topics.log_feed import RecordedBatch
 from server.topics.transaction_log import MAX_SEQUENCE
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.storage.journal import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _MAX_SECONDS: Final = (1 << 32) - 1
-_MICROSECONDS: Final = 1_000_000
 
 
 class RecordedForm(NamedTuple):
@@ -358,7 +358,7 @@ class TopicJournal:
                 _origin_of(envelope),
             )
         timestamp_us = journal.last_timestamp
-        envelope.received_s = timestamp_us / _MICROSECONDS
+        envelope.received_s = timestamp_us / MICROSECONDS_PER_SECOND
         envelope.bookmark = self.bookmark(envelope, txid)
         if self.feeds and kind in MESSAGES:
             self.notify_feeds(
@@ -417,7 +417,7 @@ def append_publishes(
         entries.extras_length,
         entries.kinds,
     )
-    envelope.received_s = done.timestamp / _MICROSECONDS
+    envelope.received_s = done.timestamp / MICROSECONDS_PER_SECOND
     if numbers and refused_sequences.has_any:
         refused_sequences.record_arrivals(client, numbers[start : done.end])
     if publish_tracker is not None and done.txids:

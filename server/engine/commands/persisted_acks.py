@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Final
 from amperage.wire.header import Header
 from server.engine.commands.acks import NOT_STORED, fail_sequences, failure, success
 from server.topics.sow_registry import when_all_settled
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
     from server.topics.sow_registry import DurabilityWait
 
-_MICROSECONDS: Final = 1e6
 _MAX_APART: Final = 512
 """Commands that wait separately; further ones are combined."""
 
@@ -197,7 +197,7 @@ class PersistedAcks:
         engine = self._session.engine
         if problem is None:
             seconds = max(engine.clock.steady_unpaused() - pending_ack.received_steady_s, 0.0)
-            engine.persist_latencies.add(int(seconds * _MICROSECONDS))
+            engine.persist_latencies.add(int(seconds * MICROSECONDS_PER_SECOND))
         else:
             pending_ack.is_reported = True
             self._report_problem(pending_ack, problem)

@@ -23,6 +23,7 @@ from server.queues.topic.acknowledgement import AckTerms, QueueAckResult
 from server.queues.topic.queue_journal import NO_PUBLISHER
 from server.security.permissions import Permission
 from server.storage.journal import JournalUnavailableError, JournalUnreadableError
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.topics.subscriptions.entitlement_limits import permitted_filter
 from server.util.limits import MAX_BOOKMARKS
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 _OUTCOME_OPTIONS: Final = ("cancel", "expire")
 _EXCLUSIVE: Final = (*_OUTCOME_OPTIONS, "extend", "redrive")
 _OPTIONS: Final = frozenset({*_EXCLUSIVE, "delay", "non_regex_topic", "none"})
-_MICROSECONDS: Final = 1_000  # nanoseconds
 _BATCH_SIZE: Final = 512
 """Messages that are acknowledged in a time slice."""
 _REDRIVE_BATCH_SIZE: Final = 32
@@ -223,7 +223,7 @@ def _read_interval(options: Mapping[str, str], name: str) -> int | None:
     if name not in options:
         return None
     try:
-        return parse_interval(options[name]) // _MICROSECONDS
+        return parse_interval(options[name]) // NANOSECONDS_IN_MICROSECOND
     except UnitError as error:
         raise option_refusal(name, str(error)) from None
 

@@ -30,8 +30,8 @@ from server.queues.core.states import (
     NAMES,
     SENT,
 )
+from server.util.clock import MICROSECONDS_PER_SECOND
 
-_SECOND = 1_000_000
 _MAX_EXAMINED = 1_000
 
 
@@ -321,10 +321,10 @@ _NO_CONSUMER = Obstacle("no consumer", "the queue has no subscribers")
 def _lease_obstacle(queue: Queue, offset: int, now: int) -> Obstacle:
     lease = queue.lifecycle.leases.by_offset[offset]
     name = lease.slot.consumer.name
-    age = (now - lease.leased_at) / _SECOND
+    age = (now - lease.leased_at) / MICROSECONDS_PER_SECOND
     end = "without end"
     if lease.expires_at is not None:
-        end = f"for another {(lease.expires_at - now) / _SECOND:.1f} s"
+        end = f"for another {(lease.expires_at - now) / MICROSECONDS_PER_SECOND:.1f} s"
     return Obstacle("lease", f"has been leased to {name} for {age:.1f} s, {end}", name)
 
 

@@ -54,7 +54,6 @@ _BATCH_SIZE: Final = 128
 """Messages read per time slice."""
 _RETRY_INTERVAL_S: Final = 1.0
 """Delay before a failed read of the log is retried."""
-_MICROSECONDS: Final = 1_000_000
 _LAST_TXID: Final = (1 << 63) - 1
 _MAX_NUMBER_LENGTH: Final = 19
 """Maximum number of digits of a txid."""

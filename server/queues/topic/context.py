@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.queues.topic.delivery_scheduler import DeliveryScheduler
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
     from server.util.task import EngineTask
-
-_MICROSECONDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class QueueServices:
     @property
     def now_us(self) -> int:
         """The time of the steady clock, which queues use, in microseconds."""
-        return int(self.clock.steady() * _MICROSECONDS)
+        return int(self.clock.steady() * MICROSECONDS_PER_SECOND)
 
     def steady_times(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
         """Return the steady-clock times of log entries, none of them later than now."""
@@ -58,4 +58,4 @@ class QueueServices:
     @property
     def wall_clock_lead_us(self) -> int:
         """Microseconds by which the wall clock is ahead of the steady one."""
-        return round(self.clock.wall_offset_s * _MICROSECONDS)
+        return round(self.clock.wall_offset_s * MICROSECONDS_PER_SECOND)

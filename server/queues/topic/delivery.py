@@ -19,7 +19,7 @@ from server.queues.topic.held_back_consumers import HeldBackConsumers
 from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.delivery.delivery import deliver_batch
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
-from server.util.clock import no_timer
+from server.util.clock import MICROSECONDS_PER_SECOND, no_timer
 
 if TYPE_CHECKING:
     from server.queues.core import Consumer, Queue, QueueDelivery
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.delivery import Delivery as MessageDelivery
     from server.topics.subscriptions.subscription import Subscription
 
-_MICROSECONDS: Final = 1_000_000
 _SEND_BATCH_SIZE: Final = 256
 """Messages delivered per time slice."""
 _MATCH_BATCH_SIZE: Final = 512
@@ -240,7 +239,9 @@ class QueueDeliveryTask:
         next_deadline = self._next_deadline()
         if next_deadline is None or not self._needs_timer():
             return
-        self._start_timer(max((next_deadline - self._services.now_us) / _MICROSECONDS, _MIN_DELAY))
+        self._start_timer(
+            max((next_deadline - self._services.now_us) / MICROSECONDS_PER_SECOND, _MIN_DELAY)
+        )
         self._timer_at = next_deadline
 
     def _next_deadline(self) -> int | None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from amperage.wire.framing import frame_batch
 from server.topics.subscriptions.delivery.envelope import Envelope, iso_timestamp
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.queues.topic.message_batch import QueueBatchPart
 
-_MICROSECONDS = 1_000_000
 _Value = TypeVar("_Value")
 
 
@@ -73,7 +73,7 @@ class QueueDeliveryBatch:
             position -= len(part.positions)
         batch, index = part.batch, part.positions[position]
         envelope = copy(batch.envelope(index))
-        envelope.received_s = batch.recorded_us[index] / _MICROSECONDS
+        envelope.received_s = batch.recorded_us[index] / MICROSECONDS_PER_SECOND
         envelope.bookmark = f"{batch.client}|{batch.sequences[index]}|"
         envelope.header_keys += envelope.bookmark_key + self._lease
         return envelope
@@ -84,7 +84,7 @@ def _joined(columns: Sequence[Sequence[_Value]]) -> Sequence[_Value]:
 
 
 def _timestamp_text(microseconds: int) -> bytes:
-    return iso_timestamp(microseconds / _MICROSECONDS).encode()
+    return iso_timestamp(microseconds / MICROSECONDS_PER_SECOND).encode()
 
 
 def lease_key(until: int | None) -> bytes:

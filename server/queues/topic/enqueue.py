@@ -32,6 +32,7 @@ from server.storage.journal.publisher_table import publisher_part
 from server.storage.journal.write.blocks import each
 from server.topics.log_feed import make_recorded_messages
 from server.topics.subscriptions.matching.filter_set import FilterSet
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.matching.filter_layout import Filter
 
-_MICROSECONDS: Final = 1_000_000
 _UINT64_RANGE: Final = 1 << 64
 
 OnExpressionFailure = Callable[[Exception], None]
@@ -128,7 +128,9 @@ class Enqueuer:
             details = NO_MESSAGE_DETAILS
             if lifetime or has_key or owner:
                 details = MessageDetails(
-                    lifetimes=[lifetime * _MICROSECONDS] * len(rows) if lifetime else None,
+                    lifetimes=[lifetime * MICROSECONDS_PER_SECOND] * len(rows)
+                    if lifetime
+                    else None,
                     sow_keys=[row[SOW_KEY] for row in rows] if has_key else None,
                     owners=[owner] * len(rows) if owner else None,
                 )
@@ -162,7 +164,7 @@ class Enqueuer:
             return recorded, NO_MESSAGE_DETAILS
         return recorded, MessageDetails(
             barriers=barriers,
-            lifetimes=[lifetime_s * _MICROSECONDS] * count if lifetime_s else None,
+            lifetimes=[lifetime_s * MICROSECONDS_PER_SECOND] * count if lifetime_s else None,
             priorities=list(map(_as_priority, priority.evaluate_batch(recorded)))
             if priority
             else None,

@@ -11,6 +11,7 @@ from server.expressions.tree import Call, walk
 from server.queues.core import UnmatchedError
 from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.matching.filter_set import FilterSet
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.matching.filter_layout import Filter
 
 
-_MICROSECONDS: Final = 1_000_000
 _LEASE_FIELDS: Final = frozenset({"last_leased", "lease_count"})
 """Context fields of a message that may change between matches."""
 
@@ -155,4 +155,4 @@ def set_lease_context(context: MessageContext, leases: tuple[int, int]) -> None:
     """Set the number of leases and the time of the last one (microseconds) in a context."""
     count, last = leases
     context.lease_count = count
-    context.last_leased = last / _MICROSECONDS if count else None
+    context.last_leased = last / MICROSECONDS_PER_SECOND if count else None

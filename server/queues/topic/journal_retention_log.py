@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from server.queues.topic.descriptions import bookmark_of, describe_obstacles
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _LOG_INTERVAL_S: Final = 3600.0
 """Minimum seconds between two log entries: the check for removable journals runs every second."""
-_MICROSECONDS: Final = 1_000_000
 
 
 class QueueRetentionLog:
@@ -56,12 +56,14 @@ class QueueRetentionLog:
             or entries.txid(offset) >= end
         ):
             return
-        now_us = int(self._services.clock.steady() * _MICROSECONDS)
+        now_us = int(self._services.clock.steady() * MICROSECONDS_PER_SECOND)
         self._log.emit(
             "1D-0018",
             path=path,
             queue=self._name,
             bookmark=bookmark_of(self._core, offset),
-            age=timedelta(seconds=max(now_us - entries.recorded_at(offset), 0) // _MICROSECONDS),
+            age=timedelta(
+                seconds=max(now_us - entries.recorded_at(offset), 0) // MICROSECONDS_PER_SECOND
+            ),
             why=describe_obstacles(self._core, offset, now_us),
         )

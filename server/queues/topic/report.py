@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from server.queues.core.inspection import first_available, status
 from server.queues.topic.descriptions import bookmark_of, describe_obstacles
 from server.queues.topic.filter_matcher import ConsumerFilter
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.queues.core.inspection import ConsumerStatus
     from server.queues.topic.queue_topic import QueueTopic
 
-_SECOND: Final = 1_000_000
 _MAX_CONSUMERS: Final = 100
 
 
@@ -28,7 +28,9 @@ def report(queues: Iterable[QueueTopic], now: float) -> str:
         Lines: for each queue its contents, its consumers, and the reasons why the oldest message
         and the first one that no consumer has are not delivered.
     """
-    return "\n".join(line for queue in queues for line in _lines(queue, int(now * _SECOND)))
+    return "\n".join(
+        line for queue in queues for line in _lines(queue, int(now * MICROSECONDS_PER_SECOND))
+    )
 
 
 def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
@@ -50,7 +52,8 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
     if queue_status.oldest_txid is None:
         return
     head = queue.lifecycle.entries.head
-    oldest = f"{bookmark_of(queue, head)}, of {queue_status.oldest_age / _SECOND:.1f} s ago"
+    age_s = queue_status.oldest_age / MICROSECONDS_PER_SECOND
+    oldest = f"{bookmark_of(queue, head)}, of {age_s:.1f} s ago"
     yield f"  the oldest message, {oldest}: {describe_obstacles(queue, head, now)}"
     first = first_available(queue)
     if first not in (None, head):

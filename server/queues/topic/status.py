@@ -17,6 +17,7 @@ from server.queues.core.message_state import VISIBLE
 from server.queues.core.message_table import SIZE
 from server.queues.topic.descriptions import bookmark_of
 from server.queues.topic.filter_matcher import ConsumerFilter
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.queues.core import Queue
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import SteadySeconds
 
-_SECOND: Final = 1_000_000
 _MAX_MESSAGES: Final = 1_000
 _MAX_CONSUMERS: Final = 1_000
 _MAX_BODIES: Final = 20
@@ -45,7 +45,7 @@ def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> 
         log: the log with its messages.
         steady_s: the time of the steady clock.
     """
-    queue, now = topic.core, int(steady_s * _SECOND)
+    queue, now = topic.core, int(steady_s * MICROSECONDS_PER_SECOND)
     queue_status = status(queue, now)
     counters, entries = queue.counters, queue.lifecycle.entries
     messages = [
@@ -63,8 +63,8 @@ def details(topic: QueueTopic, log: TransactionLog, steady_s: SteadySeconds) -> 
         "priority_count": len({entry["priority"] for entry in messages})
         if queue.settings.prioritized
         else 0,
-        "seconds_behind": queue_status.oldest_age / _SECOND,
-        "age_of_oldest_lease": queue_status.oldest_lease_age / _SECOND,
+        "seconds_behind": queue_status.oldest_age / MICROSECONDS_PER_SECOND,
+        "age_of_oldest_lease": queue_status.oldest_lease_age / MICROSECONDS_PER_SECOND,
         "backlog": queue.leased_count,
         "expired_leases": counters.expired_leases,
         "locally_owned": queue_status.depth
@@ -88,7 +88,7 @@ def first_messages(topic: QueueTopic, steady_s: SteadySeconds) -> list[dict[str,
     Raises:
         JournalUnreadableError: the log cannot be read at the moment.
     """
-    queue, now = topic.core, int(steady_s * _SECOND)
+    queue, now = topic.core, int(steady_s * MICROSECONDS_PER_SECOND)
     entries = queue.lifecycle.entries
     messages: list[dict[str, object]] = []
     read_bytes = 0
@@ -107,7 +107,7 @@ def _describe(queue: Queue, offset: int, now: int) -> dict[str, object]:
     return {
         "bookmark": bookmark_of(queue, offset),
         "state": "" if message_status is None else message_status.state,
-        "age": max(now - queue.lifecycle.entries.recorded_at(offset), 0) / _SECOND,
+        "age": max(now - queue.lifecycle.entries.recorded_at(offset), 0) / MICROSECONDS_PER_SECOND,
         "deliveries": 0 if message_status is None else message_status.deliveries,
         "cancels": 0 if message_status is None else message_status.cancels,
         "leased_to": "" if message_status is None else message_status.leased_to,
@@ -185,14 +185,14 @@ def _message(
         "bookmark": bookmark_of(queue, offset),
         "journal": _journal(files, txid),
         "deliverable": int(state in VISIBLE),
-        "age": max(now - entries.recorded_at(offset), 0) / _SECOND,
+        "age": max(now - entries.recorded_at(offset), 0) / MICROSECONDS_PER_SECOND,
         "locally_owned": int(not entries.owner(offset)),
         # it is stored as one more: `stored_priority`
         "priority": max(entries.priority(offset) - 1, 0),
     }
     if message_status is not None and message_status.leased_at is not None:
         shown["leased_to"] = message_status.leased_to
-        shown["leased_age"] = max(now - message_status.leased_at, 0) / _SECOND
+        shown["leased_age"] = max(now - message_status.leased_at, 0) / MICROSECONDS_PER_SECOND
     return shown
 
 

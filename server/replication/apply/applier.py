@@ -175,9 +175,8 @@ class ReplicationApplier:
     ) -> None:
         """See `EntryRecorder.report_duplicates`. Queues need it; other topics do not matter."""
         with suppress(NotRecordedError):
-            self._find_target(topic, JournalEntryKind.PUBLISH).report_double_publish(
-                bookmarks, publishers
-            )
+            journal = self._find_journaled_topic(topic).journal
+            journal.report_double_publish(bookmarks, publishers)
 
     def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
         """See `EntryRecorder.record_lost_sequences`."""

@@ -6,7 +6,6 @@ for numbers reported missing elsewhere, this instance records a note of those th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -70,8 +69,3 @@ class SequenceGapApplier:
         ]
         if missing:
             self._log.refused_sequences.record_lost_sequences(client, missing)
-
-    def report_double_publish(
-        self, bookmarks: Sequence[tuple[int, int]], publishers: tuple[str, str]
-    ) -> None:
-        """Do nothing: notes are not messages."""

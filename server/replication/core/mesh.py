@@ -35,6 +35,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.peer_struct import MSGPACK_ERRORS
 
 MAX_INSTANCES: Final = 256
@@ -48,9 +49,8 @@ REPORT_LIFETIME_US: Final = 86_400_000_000
 
 _REPORTS_PER_SECOND: Final = 10
 """New reports a second in the whole mesh."""
-_SECOND: Final = 1_000_000
 _MILLISECOND: Final = 1_000
-_REQUEST_INTERVAL_US: Final = 3 * _SECOND
+_REQUEST_INTERVAL_US: Final = 3 * MICROSECONDS_PER_SECOND
 _MAX_REPORT_BYTES: Final = 32_768
 _MAX_MESSAGE_BYTES: Final = 48_000
 _MAX_REQUESTS: Final = 4 * MAX_INSTANCES
@@ -200,7 +200,10 @@ class Mesh:
         """
         if self.own_report is None or self.own_report.report.number < self._number:
             return True
-        pause = max(_SECOND, len(self.peer_reports) * _SECOND // _REPORTS_PER_SECOND)
+        pause = max(
+            MICROSECONDS_PER_SECOND,
+            len(self.peer_reports) * MICROSECONDS_PER_SECOND // _REPORTS_PER_SECOND,
+        )
         return now - self.own_report.made_at_us >= pause
 
     def replace_own_report(self, report: MeshReport, now: int) -> None:

@@ -53,6 +53,7 @@ from server.replication.links.link import (
 from server.replication.links.link_peer import LinkPeer, link_peer_of
 from server.replication.links.link_stage import LinkStage, Shortfall
 from server.replication.links.peer_access import PeerAccess, queue_of
+from server.util.clock import MICROSECONDS_PER_SECOND
 from server.util.rate_limited_log import RateLimitedLog, host_of
 
 if TYPE_CHECKING:
@@ -270,12 +271,10 @@ class LinkRegistry:
         """Dispatch a message of an instance; drop it if it has no meaning here."""
         peer = link.received_hello.instance
         queue = queue_of(message.subject)
-        if queue is not None and not self._peer_access.is_topic_shared(
-            peer, self._admissions(peer), queue
-        ):
-            self._log_refused_message(
-                [link], "speak of queue", queue, "not replicated to it or by it"
-            )
+        access = self._peer_access
+        if queue is not None and not access.is_topic_shared(peer, self._admissions(peer), queue):
+            reason = "not replicated to it or by it"
+            self._log_refused_message([link], "speak of queue", queue, reason)
             return
         result = self._router.receive_message(message, peer, self._now_us)
         self._send_routed(result.messages)
@@ -295,7 +294,7 @@ class LinkRegistry:
     @property
     def _now_us(self) -> int:
         """The time for the router, in microseconds that never go back."""
-        return int(self.scheduler.elapsed() * 1_000_000)
+        return int(self.scheduler.elapsed() * MICROSECONDS_PER_SECOND)
 
     def close(self) -> None:
         """Close all links, and stop the timer."""

@@ -167,7 +167,7 @@ class RecordTable:
         return None if row is None else self.store.read_record(row)
 
     def get_all(self, identities: Iterable[str]) -> dict[str, Record]:
-        """Return some records, by identity, without those that do not exist.
+        """Return the records that exist of some identities, by identity.
 
         Raises:
             RecordStoreError: one of them cannot be read.

@@ -15,12 +15,12 @@ from server.storage.journal.format.layout import crc32c, decode_text, pack_extra
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.store import RecordTooLargeError
 from server.topics.subscriptions.delivery.envelope import ReplicatedEnvelope
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.replication.core import BatchColumns, EntryColumn
     from server.storage.journal import AppendResult
 
-_MICROSECONDS: Final = 1_000_000
 
 APPLY_BATCH_SIZE: Final = 1024
 """The most entries that are appended in one step."""
@@ -104,7 +104,7 @@ class EntryContents:
     ) -> ReplicatedEnvelope:
         """Return the metadata shared by all messages with a message's name, except for extras."""
         user = self.columns.properties_of(position).origin.auth_id
-        return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
+        return ReplicatedEnvelope(user, timestamp / MICROSECONDS_PER_SECOND, correlation_id or None)
 
     def uniform_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of messages that differ in numbers and bodies only, as first and end."""

@@ -179,7 +179,7 @@ class MultiTopicBatch:
     ) -> None:
         self._name_numbers: Final = batch.property_indexes
         self._handles: Final[Handles] = {
-            number: topics[number].journal_handles(name.origin)
+            number: topics[number].journal.journal_handles(name.origin)
             for number, name in batch.used_properties().items()
         }
         subscribed = {number for number, topic in topics.items() if topic.has_recipients}

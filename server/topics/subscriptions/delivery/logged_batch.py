@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from amperage.wire.header import json_text
 from server.expressions.message_context import MessageContext
@@ -12,12 +12,11 @@ from server.storage.journal.format.entry import NO_ORIGIN
 from server.storage.journal.format.layout import decode_text
 from server.topics.subscriptions.delivery.envelope import Envelope, correlation_key
 from server.topics.subscriptions.delivery.logged_frames import frames
+from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
     from server.storage.journal import JournalEntry, JournalOrigin, RawEntryBatch, RawEntryRange
     from server.topics.subscriptions.delivery.delivery import DirectDelivery
-
-_MICROSECONDS: Final = 1e6
 
 
 class LoggedEnvelope(Envelope):
@@ -36,7 +35,7 @@ class LoggedEnvelope(Envelope):
         self._optional_keys = b""
         self._optional_keys_request = (False, False, False)
         self.publisher = None
-        self.received_s = entry.timestamp / _MICROSECONDS
+        self.received_s = entry.timestamp / MICROSECONDS_PER_SECOND
         self.correlation_id = self.sow_key = self.expiration = None
         self.is_delta = False
         self.sequence = entry.sequence
