@@ -100,6 +100,7 @@ COMPILED: Final = (
     "server.storage.sow.slab.slab_log",
     "server.storage.sow.record_batch",
     "server.storage.sow.record_table",
+    "server.storage.sow.row_topics",
     "server.storage.sow.topic_records",
     "server.topics.subscriptions.subscriber_set",
     "server.topics.subscriptions.delivery.delivery",

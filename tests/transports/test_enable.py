@@ -116,15 +116,15 @@ def test_a_transport_can_be_enabled_and_disabled_again(tmp_path: Path) -> None:
         instance = running.instance
         assert not await asyncio.to_thread(is_served, running.later)
         for _ in range(2):
-            await instance.enable_transport("later")
-            await instance.enable_transport("later")  # it is: nothing changes
+            await instance.transports.enable("later")
+            await instance.transports.enable("later")  # it is: nothing changes
             assert await asyncio.to_thread(is_served, running.later)
             client = await asyncio.to_thread(RawPeer, running.later)
             other = await asyncio.to_thread(RawPeer, running.always)
             await asyncio.to_thread(other.log_on)
             await asyncio.to_thread(client.log_on, "the-client")
-            await instance.disable_transport("later")
-            await instance.disable_transport("later")
+            await instance.transports.disable("later")
+            await instance.transports.disable("later")
             assert await asyncio.to_thread(client.is_disconnected)
             await asyncio.to_thread(other.flush)
             assert not await asyncio.to_thread(is_served, running.later)
@@ -147,7 +147,7 @@ def test_websocket_clients_are_disconnected_too(tmp_path: Path) -> None:
             half = socket.create_connection(("127.0.0.1", running.web), 5)
             half.sendall(b"GET /amps")
             await asyncio.to_thread(client_connection.ping)
-            await running.instance.disable_transport("web")
+            await running.instance.transports.disable("web")
             with pytest.raises(ConnectionClosed):
                 await asyncio.to_thread(client_connection.recv, 5)
             assert await asyncio.to_thread(is_ended, half)
@@ -161,12 +161,12 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
 
     async def story(running: Running) -> None:
         with pytest.raises(TransportError, match="no transport named 'nothing'; the transports"):
-            await running.instance.enable_transport("nothing")
+            await running.instance.transports.enable("nothing")
         with socket.create_server(("127.0.0.1", running.later)):
             with pytest.raises(TransportError, match=r"later cannot listen on .*in use"):
-                await running.instance.enable_transport("later")
+                await running.instance.transports.enable("later")
             assert await asyncio.to_thread(is_served, running.always)
-        await running.instance.enable_transport("later")
+        await running.instance.transports.enable("later")
         assert await asyncio.to_thread(is_served, running.later)
 
     run(tmp_path, story)

@@ -104,6 +104,9 @@ class Instance:
         supervisor: notified of the start's progress, and that the engine's loop runs.
         make_reload: makes the operations that reload the configuration; None for none.
 
+    Attributes:
+        transports: its transports.
+
     Raises:
         ProvisionError: a message type or function cannot be made.
         StartError: a transport filter cannot be made.
@@ -139,7 +142,7 @@ class Instance:
         )
         self._engine.security_switches.reset = partial(reset_entitlement, self._engine)
         try:
-            self._transports = TransportTable(spec, self._engine)
+            self.transports = TransportTable(spec, self._engine)
         except TransportError as error:
             raise StartError(str(error)) from None
         self._queue_peers = QueuePeers()
@@ -152,7 +155,7 @@ class Instance:
         self._services = self._make_services()
         self._actions = ActionRunner(spec, self._services)
         self._drain = InstanceDrain(
-            self._engine, self._transports, self._services, self._request_stop
+            self._engine, self.transports, self._services, self._request_stop
         )
         self._shown = ConfigurationText(
             redact_document(configuration) if configuration else "",
@@ -213,7 +216,9 @@ class Instance:
         begin_step("the transaction log is opened")
         journal = self._open_journal(opened)
         check_stop_request()
-        queues = None if journal is None else self._make_queues(journal[1])
+        queues = None
+        if journal is not None:
+            queues = InstanceQueues(self._spec, self._engine, journal[1], self._queue_peers)
         table = None if queues is None else queues.table
         topics = self._open_topics(opened, check_stop_request, table)
         settle = topics.committer.wait_for_jobs
@@ -240,7 +245,7 @@ class Instance:
                 self._engine,
                 journal[1],
                 self._queue_peers,
-                self._transports,
+                self.transports,
                 self._services,
                 opened,
                 check_stop_request,
@@ -264,7 +269,8 @@ class Instance:
         groups = self._operation_groups(topics, queues, statistics)
         admin = self._open_admin_interface(statistics, groups, opened)
         await self._open_transports(opened)
-        self._check_certificates(opened)
+        opened.callback(self._certificate_check.close)
+        self._certificate_check.start(self._spec)
         self._can_reload.set()
         await self._actions.start()
         if admin is not None:
@@ -278,22 +284,6 @@ class Instance:
         """
         self._services.signals.check_stop_requested()
         self._supervisor.report_progress()
-
-    async def enable_transport(self, name: str) -> None:
-        """Open a transport, if it is not open, just as at the start.
-
-        Raises:
-            TransportError: no transport has this name, or it cannot be opened.
-        """
-        await self._transports.enable(name)
-
-    async def disable_transport(self, name: str) -> None:
-        """Close a transport and disconnect its clients, if it is open.
-
-        Raises:
-            TransportError: no transport has this name.
-        """
-        await self._transports.disable(name)
 
     def _open_journal(
         self, opened: contextlib.AsyncExitStack
@@ -309,9 +299,6 @@ class Instance:
         log = open_journal(self._spec, spec, self._engine, self._post)
         opened.callback(log.close)
         return spec, log
-
-    def _make_queues(self, log: TransactionLog) -> InstanceQueues:
-        return InstanceQueues(self._spec, self._engine, log, self._queue_peers)
 
     def _start_journal_retention(
         self, log: TransactionLog, opened: contextlib.AsyncExitStack
@@ -335,7 +322,7 @@ class Instance:
         return ActionServices(
             engine=self._engine,
             make_client=partial(InternalClient, self._engine),
-            transports=self._transports,
+            transports=self.transports,
             stop_instance=self._request_stop,
             rotate_logs=self._log.rotate,
             write_minidump=self._write_minidump,
@@ -346,14 +333,10 @@ class Instance:
         opened.callback(self._file_watch.close)
         files = () if self._configuration is None else self._configuration.files
         self._source_files.watch(files, self._spec)
-        self._transports.watch_certificates(self._file_watch)
+        self.transports.watch_certificates(self._file_watch)
         self._engine.security_switches.users_files.watch(
             self._file_watch, partial(disconnect_users, self._engine)
         )
-
-    def _check_certificates(self, opened: contextlib.AsyncExitStack) -> None:
-        opened.callback(self._certificate_check.close)
-        self._certificate_check.start(self._spec)
 
     def _start_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsService | None:
         """Start to sample statistics, if the configuration has an Admin section.
@@ -377,14 +360,14 @@ class Instance:
             sources_of(
                 self._spec,
                 self._engine,
-                self._transports,
+                self.transports,
                 self._services.replication,
                 self._mesh_reporter,
                 statistics.collector,
             )
         )
         self._services.statistics = statistics.statistics_thread
-        self._transports.set_statistics(statistics.statistics_thread)
+        self.transports.set_statistics(statistics.statistics_thread)
         return statistics
 
     def _start_traces(self, opened: contextlib.AsyncExitStack) -> None:
@@ -428,7 +411,7 @@ class Instance:
             self._log.recent,
             statistics.statistics_thread,
             self._shown,
-            lambda: self._transports.console_sql,
+            lambda: self.transports.console_sql,
         )
         interface = provision_admin(
             self._spec,
@@ -469,7 +452,7 @@ class Instance:
                 topics,
                 queues,
                 self._services,
-                self._transports,
+                self.transports,
                 self._certificate_check,
                 statistics,
                 self._actions,
@@ -545,9 +528,9 @@ class Instance:
         self._loop.call_soon_threadsafe(make)
 
     async def _open_transports(self, opened: contextlib.AsyncExitStack) -> None:
-        opened.push_async_callback(self._transports.close)
+        opened.push_async_callback(self.transports.close)
         try:
-            await self._transports.open()
+            await self.transports.open()
         except TransportError as error:
             raise StartError(str(error)) from None
 

@@ -420,7 +420,7 @@ def _topic_names(selected: TopicSelection, selector: TopicSelector) -> list[str]
         return [selector.text]
     if selected.name_filter is None:
         return [selected.source.name]
-    return [name for name in selected.source.table.topics if selected.name_filter(name)]
+    return [name for name in selected.source.table.row_topics.names if selected.name_filter(name)]
 
 
 def _acknowledge(

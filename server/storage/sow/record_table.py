@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -21,9 +20,10 @@ from server.storage.sow.indexes.hash_index import HashIndex
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS, MemoIndexes
 from server.storage.sow.keys.key_source import KeyHash
 from server.storage.sow.keys.partitions import KeyHashes
-from server.storage.sow.record_batch import SowRecordBatch, TopicColumn
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.record_table_options import RecordTableOptions
 from server.storage.sow.records import Record, RecordChange
+from server.storage.sow.row_topics import RowTopics
 from server.storage.sow.snapshot import QuerySnapshot
 from server.storage.sow.store import PastVersion, RecordStore, RecordStoreError, identity_of
 
@@ -78,9 +78,7 @@ class RecordTable:
             HashIndex(fields, message_type) for fields in options.hash_indexes
         ]
         self._extractors: Final = lru_cache(maxsize=_MAX_EXTRACTORS)(message_type.extractor)
-        self.topics: list[str] = []
-        self._topic_numbers: dict[str, int] = {}
-        self._topic_of_row = array("I", bytes(4 * store.row_capacity))
+        self.row_topics: Final = RowTopics(store.row_capacity if options.has_pattern else 0)
         self._snapshots: list[QuerySnapshot] = []
         self._load()
         self.history = self._make_history()
@@ -97,7 +95,7 @@ class RecordTable:
         for identity, row in self.store.identities():
             self.row_states[row] = CURRENT
             if self.options.has_pattern:
-                self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
+                self.row_topics.set_topic(row, identity.partition("\0")[0])
         self._index_all_records(self.hash_indexes)
 
     def _repair_unfinished(self) -> None:
@@ -243,7 +241,7 @@ class RecordTable:
         if previous is None:
             self._set_row_state(row, CURRENT)
             if self.options.has_pattern:
-                self._topic_of_row[row] = self._topic_number(record.topic)
+                self.row_topics.set_topic(row, record.topic)
         else:
             self.updates += 1
         self._on_row_changed(row, previous)
@@ -276,7 +274,7 @@ class RecordTable:
         result = self.store.put_batch(batch, start)
         for row in result.added_rows:
             self._set_row_state(row, CURRENT)
-        self._note_topics(batch.topic, start, result.rows)
+        self.row_topics.set_topics(result.rows, batch.topic, start)
         self.updates += len(result.rows) - len(result.added_rows)
         for row, record in saved:
             for snapshot in self._snapshots:
@@ -304,12 +302,6 @@ class RecordTable:
             except RecordStoreError as problem:
                 return position, problem
         return len(batch.bodies), None
-
-    def _note_topics(self, topic: TopicColumn, start: int, rows: Sequence[int]) -> None:
-        """Note the topics of rows with records of a batch, of which `start` is the first."""
-        if not isinstance(topic, str):
-            for position, row in enumerate(rows, start):
-                self._topic_of_row[row] = self._topic_number(topic[position])
 
     def _previous_records(self, batch: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
         """Return the records that a batch replaces, with their rows."""
@@ -469,7 +461,8 @@ class RecordTable:
             self._key_hashes.invalidate_row(row)
         if row == len(self.row_states):
             self.row_states.append(state)
-            self._topic_of_row.append(0)
+            if self.options.has_pattern:
+                self.row_topics.add_row()
         else:
             self.row_states[row] = state
 
@@ -477,13 +470,6 @@ class RecordTable:
         self.memo_indexes.mark_changed(row)
         for snapshot in self._snapshots:
             snapshot.save_before_change(row, previous)
-
-    def _topic_number(self, topic: str) -> int:
-        number = self._topic_numbers.get(topic)
-        if number is None:
-            number = self._topic_numbers[topic] = len(self.topics)
-            self.topics.append(topic)
-        return number
 
     # ---- time
 
@@ -600,10 +586,7 @@ class RecordTable:
             current = self.history.current_rows_at(point, now)
             mask = np.zeros(len(states), np.bool_) if current is None else current
         if topic_predicate is not None and self.options.has_pattern:
-            topic_numbers = [
-                number for number, topic in enumerate(self.topics) if topic_predicate(topic)
-            ]
-            mask &= np.isin(np.array(self._topic_of_row, np.uint32), topic_numbers)
+            mask &= self.row_topics.row_mask(topic_predicate)
         return mask
 
     def identities(
@@ -612,9 +595,5 @@ class RecordTable:
         """Return the identities that records of some keys, and some logical topics, would have."""
         if not self.options.has_pattern:
             return list(dict.fromkeys(keys))
-        topics = (
-            self.topics
-            if topic_predicate is None
-            else [name for name in self.topics if topic_predicate(name)]
-        )
+        topics = [*filter(topic_predicate, self.row_topics.names)]
         return [self.make_identity(key, topic) for key in dict.fromkeys(keys) for topic in topics]
