@@ -72,3 +72,19 @@ def test_a_refused_number_that_comes_again_among_others_is_not_told(core: Core) 
     publisher.send_bytes(b"".join(frame(header | {"s": number}) for number in range(2, 22)))
     publisher.send(header | {"s": 22})
     assert told(core) == [("success", 22)]
+
+
+def test_a_recorded_number_deletes_nothing_outside_of_the_log(core: Core) -> None:
+    core.keep(topic_spec("/id", name="records"))
+    publisher = core.log_on("publisher")
+    publisher.send({"c": "p", "t": "records"}, b'{"id":1}')
+    publisher.send({"c": "p", "t": "log/a", "s": 1})
+    publisher.take_frames()
+    publisher.send({"c": "sow_delete", "t": "records", "f": "1=1", "s": 1, "a": "processed"})
+    assert [answer["reason"] for answer, _ in publisher.take_frames()] == ["duplicate"]
+    publisher.send({"c": "sow", "t": "records"})
+    assert [answer["c"] for answer, _ in publisher.take_frames()] == [
+        "group_begin",
+        "sow",
+        "group_end",
+    ]

@@ -27,6 +27,7 @@ from server.replication.core import (
     ReplicationSender,
     Routes,
     SenderState,
+    SkippedRanges,
     TopicRoute,
     append_hop,
 )
@@ -52,6 +53,8 @@ class End:
         self.known = DedupWindow(lambda client: self.log.sequences.get(client, 0))
         self.recent = RecentEntries()
         self.room = 1 << 30
+        self.refuses = False
+        self.missing: list[tuple[int, int, int]] = []
         self.receiver = self.new_receiver()
 
     def new_receiver(self, cursor: ReceiveCursor | None = None) -> ReplicationReceiver:
@@ -72,6 +75,8 @@ class End:
         return self.log.sequences
 
     def record(self, run: BatchColumns, source: PeerInstance) -> RecorderResult:
+        if self.refuses:
+            return RecorderResult(len(run.data))
         recorded = self.log.take(run, source, self.room)
         self.room -= recorded.processed_count
         return recorded
@@ -82,6 +87,7 @@ class End:
         """No queue is concerned."""
 
     def record_lost_sequences(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        self.missing += ((client, *pair) for pair in sequences)
         return True
 
     def has(self) -> list[tuple[int, int]]:
@@ -279,6 +285,47 @@ def test_journals_may_be_removed_while_a_destination_says_where_it_is() -> None:
     assert pair.sender.resume(resume) == (1001, False, (1002, 1004))
     pair.go()
     assert pair.destination.has() == [(7, number) for number in range(6, 10)]
+
+
+def test_the_numbers_of_entries_that_nobody_can_read_are_missing() -> None:
+    pair = Pair()
+    pair.publish(1, 2)
+    pair.connect()
+    pair.go()
+    pair.receiver.record_skipped(SkippedRanges([(1002, 1002)], unknown=1))
+    pair.publish(4)
+    pair.go()
+    assert pair.destination.missing == [(7, 3, 3)]
+
+
+def test_messages_that_are_refused_are_known_of_every_publisher() -> None:
+    pair = Pair()
+    for number in (1, 3, 2):
+        for client in (7, 8):
+            pair.log.append(ORDERS, client, number, b"{}")
+    pair.log.durable = 1003
+    pair.connect()
+    pair.go()
+    known = pair.destination.known
+    assert known.gaps(7) == known.gaps(8) == ((2, 2),)
+    pair.destination.refuses = True
+    pair.log.durable = pair.log.last_txid
+    pair.go()
+    assert known.gaps(7) == known.gaps(8) == ()
+
+
+def test_a_source_sends_again_only_what_came_from_it() -> None:
+    pair = Pair()
+    end = pair.destination
+    for client, origin in ((8, JournalOrigin()), (7, JournalOrigin("", "A")), (9, JournalOrigin())):
+        txid = end.log.append(ORDERS, client, 1, b"{}", origin=origin)
+        end.recent.add_batch(client, (1,), (0,), (txid, txid), ORDERS, origin)
+    begin = pair.sender.begin_link(end.peer)
+    source = PeerInstance("A", "A", pair.log.identity, 1000)
+    _, state = end.receiver.begin_link(source, begin, settled_txid=0)
+    assert isinstance(state, DedupState)
+    missing = {client: list(gaps) for client, _, gaps in state.windows}
+    assert missing == {7: [(1, 1)], 8: [], 9: []}
 
 
 def test_an_instance_that_lost_its_log_gets_back_what_it_had() -> None:
