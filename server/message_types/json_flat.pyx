@@ -7,21 +7,14 @@ be removed, and its own members be compared or merged. All other bodies are left
 which the results for plain bodies are the same.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
-from server.message_types.json_plain cimport end_of_name, end_of_value
+from server.message_types.json_plain cimport Member, end_of_name, end_of_value, join_members
 from server.message_types.json_tokens cimport skip_space
 
 cdef enum:
     MAX_MEMBERS = 128    # each name is compared with all others
-
-
-cdef struct Member:
-    const char *name
-    Py_ssize_t name_size
-    const char *value
-    Py_ssize_t size
 
 
 cdef struct Members:
@@ -49,7 +42,7 @@ def differ(bytes previous, bytes current, tuple kept_names):
             return None
         different.items[different.count] = member[0]
         different.count += 1
-    return join(&different) if is_changed else b""
+    return join_members(different.items, different.count) if is_changed else b""
 
 
 def merge(bytes stored, bytes delta, bint nulls):
@@ -76,7 +69,7 @@ def merge(bytes stored, bytes delta, bint nulls):
         return None
     memcpy(&members.items[members.count], added.items, added.count * sizeof(Member))
     members.count += added.count
-    return join(&members)
+    return join_members(members.items, members.count)
 
 
 cdef bint read_members(bytes body, Members *members) noexcept:
@@ -158,33 +151,3 @@ cdef bint is_kept(const Member *member, tuple kept_names):
         ):
             return True
     return False
-
-
-cdef bytes join(const Members *members):
-    """Return the object of some members."""
-    cdef Py_ssize_t size = 2 + max(0, members.count - 1)
-    cdef const Member *member
-    cdef bytes made
-    cdef char *to
-    cdef int index
-    for index in range(members.count):  # "name":value
-        size += members.items[index].name_size + members.items[index].size + 3
-    made = PyBytes_FromStringAndSize(NULL, size)
-    to = PyBytes_AS_STRING(made)
-    to[0] = c'{'
-    to += 1
-    for index in range(members.count):
-        member = &members.items[index]
-        if index:
-            to[0] = c','
-            to += 1
-        to[0] = c'"'
-        memcpy(to + 1, member.name, member.name_size)
-        to += 1 + member.name_size
-        to[0], to[1] = c'"', c':'
-        memcpy(to + 2, member.value, member.size)
-        to += 2 + member.size
-    to[0] = c'}'
-    if to + 1 != PyBytes_AS_STRING(made) + size:
-        raise SystemError("an object is not of the size that was computed")
-    return made

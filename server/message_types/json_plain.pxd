@@ -5,12 +5,20 @@ A plain body is an object of members with plain names (ASCII, without escapes); 
 are those of the standard, and it does not nest deeper than `MAX_NESTING`.
 """
 
-from libc.string cimport strncmp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.string cimport memcpy, strncmp
 
 from server.message_types.json_tokens cimport closing_quote, ends_token, skip_number, skip_space
 
 cdef enum:
     MAX_NESTING = 16
+
+
+cdef struct Member:
+    const char *name
+    Py_ssize_t name_size
+    const char *value
+    Py_ssize_t size
 
 
 cdef inline const char *end_of_name(const char *at, const char *end) noexcept nogil:
@@ -71,3 +79,33 @@ cdef inline const char *end_of_container(const char *at, const char *end, int de
         if at[0] != c',':
             return NULL
         at = skip_space(at + 1)
+
+
+cdef inline bytes join_members(const Member *members, int count):
+    """Return the object of some members."""
+    cdef Py_ssize_t size = 2 + max(0, count - 1)
+    cdef const Member *member
+    cdef bytes made
+    cdef char *to
+    cdef int index
+    for index in range(count):  # "name":value
+        size += members[index].name_size + members[index].size + 3
+    made = PyBytes_FromStringAndSize(NULL, size)
+    to = PyBytes_AS_STRING(made)
+    to[0] = c'{'
+    to += 1
+    for index in range(count):
+        member = &members[index]
+        if index:
+            to[0] = c','
+            to += 1
+        to[0] = c'"'
+        memcpy(to + 1, member.name, member.name_size)
+        to += 1 + member.name_size
+        to[0], to[1] = c'"', c':'
+        memcpy(to + 2, member.value, member.size)
+        to += 2 + member.size
+    to[0] = c'}'
+    if to + 1 != PyBytes_AS_STRING(made) + size:
+        raise SystemError("an object is not of the size that was computed")
+    return made

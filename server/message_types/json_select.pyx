@@ -7,19 +7,13 @@ are read to their end, because a malformed body has no members to select from. A
 to `JsonType.select`, of which the result for plain bodies is the same.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from server.message_types.json_names cimport Name, NameTable, find_name, make_table
-from server.message_types.json_plain cimport end_of_name, end_of_value
+from server.message_types.json_plain cimport Member, end_of_name, end_of_value, join_members
 from server.message_types.json_tokens cimport skip_space
-
-
-cdef struct Member:
-    int number           # of the name
-    const char *start    # of the value
-    Py_ssize_t size
 
 
 cdef class MemberSelector:
@@ -59,36 +53,8 @@ cdef class MemberSelector:
     cdef object _select(self, bytes body):
         """Return the object of the wanted members of a body; None if the body is not plain."""
         cdef const char *start = PyBytes_AS_STRING(body)
-        cdef int count = self._find(start, start + PyBytes_GET_SIZE(body)), index
-        cdef Py_ssize_t total = 2
-        cdef const Name *name
-        cdef bytes made
-        cdef char *to
-        if count < 0:
-            return None
-        for index in range(count):  # ,"name":value
-            total += self._table_names[self._found[index].number].length + self._found[index].size + 4
-        if count:
-            total -= 1
-        made = PyBytes_FromStringAndSize(NULL, total)
-        to = PyBytes_AS_STRING(made)
-        to[0] = c'{'
-        to += 1
-        for index in range(count):
-            name = &self._table_names[self._found[index].number]
-            if index:
-                to[0] = c','
-                to += 1
-            to[0] = c'"'
-            memcpy(to + 1, name.text, name.length)
-            to += 1 + name.length
-            to[0], to[1] = c'"', c':'
-            memcpy(to + 2, self._found[index].start, self._found[index].size)
-            to += 2 + self._found[index].size
-        to[0] = c'}'
-        if to + 1 != PyBytes_AS_STRING(made) + total:
-            raise SystemError("a selection is not of the size that was computed")
-        return made
+        cdef int count = self._find(start, start + PyBytes_GET_SIZE(body))
+        return None if count < 0 else join_members(self._found, count)
 
     cdef int _find(self, const char *at, const char *end) noexcept nogil:
         """Find the wanted members of a body, which a NUL follows.
@@ -121,8 +87,9 @@ cdef class MemberSelector:
                 if self._seen[number] or at[0] == c'{':
                     return -1
                 self._seen[number] = 1
-                self._found[count].number = number
-                self._found[count].start, self._found[count].size = at, stop - at
+                self._found[count].name = name
+                self._found[count].name_size = self._table_names[number].length
+                self._found[count].value, self._found[count].size = at, stop - at
                 count += 1
             at = skip_space(stop)
             if at[0] == c'}':
