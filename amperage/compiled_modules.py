@@ -5,8 +5,9 @@ all into one library, in which they call each other directly. They all run in th
 compiled one, or the interpreted one if any source has changed since it was compiled.
 AMPERAGE_PURE=1 in the environment selects the interpreted form, for debugging.
 
-Compiled modules use only features that mypyc supports. The gain of all of them together was
-measured (docs/performance.md). Some modules beside them are not compiled, for these reasons:
+Compiled modules use only features that mypyc supports. Objects of compiled classes have no
+dictionary, so these classes have no `__slots__`. The gain of all of them together was measured
+(docs/performance.md). Some modules beside them are not compiled, for these reasons:
 
 - `server.topics.subscriptions.delivery.envelope`: its objects are copied, and objects of compiled
   classes cannot be;

@@ -101,8 +101,6 @@ class FrameBatchReader(FrameReader):
         shapes: the shapes of known headers; the owner adds to them.
     """
 
-    __slots__ = ("_batch", "_rest", "_rest_start", "_single_frames", "shapes")
-
     def __init__(self, limit: int = MAX_AMPS_FRAME_SIZE, parts: FrameParts | None = None) -> None:
         super().__init__(limit, parts)
         self.shapes: Final = HeaderShapes()

@@ -96,8 +96,6 @@ class FrameParts:
         size: bytes that are buffered.
     """
 
-    __slots__ = ("_parts", "size")
-
     def __init__(self) -> None:
         self._parts: list[bytes | bytearray] = []
         self.size = 0
@@ -131,8 +129,6 @@ class AmpsFrameParts(FrameParts):
     The ends contain the keys needed for an answer. A header cannot end before its first closing
     brace.
     """
-
-    __slots__ = ("_end", "_may_be_whole", "_removed_bytes")
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,8 +177,6 @@ class LargeFrame:
         missing_bytes: see above.
     """
 
-    __slots__ = ("_body", "header", "missing_bytes")
-
     def __init__(self, header: bytes, body: bytes, missing_bytes: int) -> None:
         self.header = header
         self.missing_bytes = missing_bytes
@@ -222,8 +216,6 @@ class FrameReader:
         error: the error in the stream; None while it is valid. Frames before the error are
             returned, bytes after it are ignored.
     """
-
-    __slots__ = ("_large", "_limit", "_missing_bytes", "_partial", "error")
 
     def __init__(self, limit: int = MAX_AMPS_FRAME_SIZE, parts: FrameParts | None = None) -> None:
         self._limit = limit

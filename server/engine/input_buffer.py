@@ -30,8 +30,6 @@ class InputBuffer:
         reader: splits the bytes into frames.
     """
 
-    __slots__ = ("_batch", "_chunks", "_frames", "_position", "reader")
-
     def __init__(self, reader: FrameSource) -> None:
         self.reader = reader
         self._chunks: deque[bytes] = deque()

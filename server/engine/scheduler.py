@@ -389,8 +389,6 @@ class BatchSizeEstimator:
     Batches do not shrink towards the end of a slice: it may be overrun by a fraction.
     """
 
-    __slots__ = ("_seconds_per_message",)
-
     _INITIAL_SECONDS: Final = 0.000_1
     _MAX_BATCH_SIZE: Final = 1024
     _DECAY: Final = 0.5

@@ -96,8 +96,6 @@ class FilterForm:
         template: the same.
     """
 
-    __slots__ = ("_text", "template")
-
     def __init__(self, template: Expr) -> None:
         self.template: Final = template
         self._text: Final = to_text(template)

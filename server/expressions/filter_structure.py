@@ -105,8 +105,6 @@ class StructureTree:
         text: the text.
     """
 
-    __slots__ = ("_expr", "_positions")
-
     def __init__(self, expr: Expr, text: FilterText) -> None:
         self._expr = expr
         self._positions = sorted((*text.fields, *text.constants))

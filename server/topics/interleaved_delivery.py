@@ -39,8 +39,6 @@ class InterleavedDelivery:
     are decided once for the messages of all of them.
     """
 
-    __slots__ = ("_deliveries", "_filtered", "_forms", "_header_keys", "_parts", "_topics")
-
     def __init__(self) -> None:
         self._topics: Sequence[Topic | SowTopic] = ()  # those that the keys are of
         self._deliveries: dict[int, PlainDeliveries] = {}  # by key

@@ -91,32 +91,6 @@ class InterleavedPublishes:
         has_unlogged_records: whether any that is not in the log has records.
     """
 
-    __slots__ = (
-        "_are_dependent",
-        "_bodies",
-        "_distinct_keys",
-        "_entries",
-        "_envelope",
-        "_expirations",
-        "_given_bodies",
-        "_keys",
-        "_kinds",
-        "_log_bodies",
-        "_log_envelope",
-        "_log_keys",
-        "_log_rows",
-        "_logged",
-        "_mode",
-        "_ordered_keys",
-        "_record_topics",
-        "_sow_keys",
-        "_subscribed_keys",
-        "_table_batches",
-        "_topics",
-        "has_unlogged_records",
-        "is_logged",
-    )
-
     def __init__(
         self,
         topics: Sequence[PlainTarget],

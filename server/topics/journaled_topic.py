@@ -64,8 +64,6 @@ class JournaledTopic(Topic):
         journal: see above.
     """
 
-    __slots__ = ("_bookmark_subscriptions", "_unbatched_subscriptions", "journal")
-
     is_persistent = True
     is_journaled = True
 
@@ -243,8 +241,6 @@ class JournaledSowTopic(SowTopic):
     Attributes:
         journal: see above.
     """
-
-    __slots__ = ("_applier", "journal")
 
     is_journaled = True
 

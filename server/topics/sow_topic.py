@@ -73,8 +73,6 @@ class RecordTopic(RecordFanout):
         sow_registry: knows the topics derived from this one.
     """
 
-    __slots__ = ("_derived_scheduler", "_followers")
-
     is_persistent = True
     """True if messages go to stable storage."""
     accepts_slices = False
@@ -148,8 +146,6 @@ class SowTopic(RecordTopic):
         functions: the functions that filters may call.
         sow_registry: is notified of every change.
     """
-
-    __slots__ = ("_drafts_batches", "_sow", "_sow_registry")
 
     def __init__(
         self, sow: SowTopicRecords, name: str, functions: Functions, sow_registry: SowRegistry

@@ -59,18 +59,6 @@ class TableBatch:
         table: the table.
     """
 
-    __slots__ = (
-        "_announced",
-        "_begin",
-        "_changes",
-        "_drafts",
-        "_keys",
-        "_positions",
-        "_records",
-        "table",
-        "topics",
-    )
-
     def __init__(
         self,
         topics: Mapping[int, JournaledSowTopic],

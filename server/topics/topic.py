@@ -77,14 +77,6 @@ class Topic(SubscriberSet):
         functions: the functions that filters may call.
     """
 
-    __slots__ = (
-        "_delivery_cache",
-        "_header_start",
-        "_mixed_unfiltered",
-        "_plain_deliveries",
-        "_unfiltered_recipients",
-    )
-
     is_persistent = False
     """True if messages go to stable storage."""
     accepts_slices = True
@@ -415,8 +407,6 @@ def _are_apart(recipients: Sequence[Recipient]) -> bool:
 
 class NullTopic(Topic):
     """The topic `NULL_TOPIC`: it delivers and records nothing."""
-
-    __slots__ = ()
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[MessageRefusal]:  # noqa: ARG002 - all are dropped
         """Drop messages."""

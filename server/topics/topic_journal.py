@@ -112,8 +112,6 @@ class TopicJournal:
         feeds: see above.
     """
 
-    __slots__ = ("_handle", "_message_type", "_name", "feeds", "log", "topic")
-
     def __init__(
         self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[LogFeed] = ()
     ) -> None:

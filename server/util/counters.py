@@ -11,8 +11,6 @@ class TrafficCounter:
         bytes: the sum of their sizes, in bytes.
     """
 
-    __slots__ = ("bytes", "messages")
-
     def __init__(self) -> None:
         self.messages = 0
         self.bytes = 0

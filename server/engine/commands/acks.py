@@ -37,8 +37,6 @@ class AckFrames:
         keys: further fields of their headers, behind the status.
     """
 
-    __slots__ = ("_endings", "_parts", "ack_types")
-
     def __init__(self, ack_types: Sequence[str], **keys: str | int | None) -> None:
         self.ack_types = ack_types
         headers = [encode_header(_ack(Header(), ack, "success", keys)) for ack in ack_types]

@@ -52,15 +52,6 @@ class _PendingAck:
             clock.
     """
 
-    __slots__ = (
-        "command_header",
-        "is_reported",
-        "is_resolved",
-        "received_steady_s",
-        "separate_ack",
-        "sequences",
-    )
-
     def __init__(
         self,
         received_steady_s: float,
@@ -82,8 +73,6 @@ class _PendingAckBatch(_PendingAck):
     Attributes:
         durability_waits: functions that call back when some of them are settled.
     """
-
-    __slots__ = ("durability_waits",)
 
     def __init__(self, since: float, sequences: Sequence[bytes]) -> None:
         super().__init__(since, sequences)

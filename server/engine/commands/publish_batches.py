@@ -57,15 +57,6 @@ class PublishBatcher:
         has_journaled: whether any of them went into the transaction log.
     """
 
-    __slots__ = (
-        "_delivery",
-        "_envelope",
-        "_session",
-        "_topics_generation",
-        "has_journaled",
-        "header_cache",
-    )
-
     def __init__(self, session: Session, shapes: HeaderShapes) -> None:
         self.header_cache = PublishHeaderCache(shapes)
         self.has_journaled = False
@@ -368,8 +359,6 @@ class _AckedCommands:
         count: the number of commands.
         deletions: the deletions among them; nothing if there are none.
     """
-
-    __slots__ = ("_headers", "command_ids", "count", "deletions", "sequences")
 
     def __init__(
         self,

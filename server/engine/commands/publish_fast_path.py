@@ -162,15 +162,6 @@ class PublishHeaderCache:
         has_deletions: whether any header is one of deletions.
     """
 
-    __slots__ = (
-        "_shapes",
-        "has_deletions",
-        "has_one_kind_of_acks",
-        "headers",
-        "only_deliver",
-        "topics",
-    )
-
     def __init__(self, shapes: HeaderShapes) -> None:
         self._shapes = shapes
         self.headers: list[PublishHeader] = []

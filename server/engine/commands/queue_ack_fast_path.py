@@ -47,15 +47,6 @@ class AckHeaderCache:
         was_last: whether the last command, plain publishes aside, had a remembered header.
     """
 
-    __slots__ = (
-        "_collected",
-        "_collected_count",
-        "_is_filtered",
-        "_queues_by_header",
-        "_session",
-        "was_last",
-    )
-
     def __init__(self, session: Session, *, is_filtered: bool) -> None:
         self._session = session
         self._is_filtered = is_filtered

@@ -37,14 +37,6 @@ class SubscribeFastPath:
         session: the connection.
     """
 
-    __slots__ = (
-        "_memory_without_filter",
-        "_model_header",
-        "_model_subscription",
-        "_session",
-        "_topics_generation",
-    )
-
     def __init__(self, session: Session) -> None:
         self._session = session
         self._model_header: Header | None = None  # ids and filter are those of the last comparison

@@ -44,17 +44,6 @@ class PublisherIndex:
         last_sequence: the highest sequence number that has arrived here, -1 if there is none.
     """
 
-    __slots__ = (
-        "_offsets",
-        "_sequences",
-        "_unordered_offsets",
-        "client_hash",
-        "last_sequence",
-        "max_removed",
-        "number",
-        "removed_count",
-    )
-
     def __init__(self, client_hash: int, number: int) -> None:
         self.client_hash = client_hash
         self.number = number

@@ -15,8 +15,6 @@ class DeliveryAttempts:
         last_leased: the time of that delivery, in microseconds since 1970.
     """
 
-    __slots__ = ("cancels", "deliveries", "last_consumer", "last_leased")
-
     def __init__(self) -> None:
         self.deliveries = 0
         self.cancels = 0

@@ -28,8 +28,6 @@ class Lease:
         open_count: number of messages that are still under the lease.
     """
 
-    __slots__ = ("expires_at", "leased_at", "offsets", "open_count", "slot")
-
     def __init__(
         self, slot: ConsumerSlot, leased_at: int, expires_at: int | None, offsets: Sequence[int]
     ) -> None:

@@ -85,21 +85,6 @@ class MessageTableBlock:
         moved_memory: the storage of the columns, if they were moved.
     """
 
-    __slots__ = (
-        "expires",
-        "keys",
-        "moved_memory",
-        "owners",
-        "priorities",
-        "publishers",
-        "remaining_count",
-        "sequences",
-        "sow_keys",
-        "states",
-        "times",
-        "txids",
-    )
-
     def __init__(self) -> None:
         self.remaining_count = SIZE
         self.states = bytearray()

@@ -63,16 +63,6 @@ class FilterSource:
         is_volatile: whether a returned message may not match any more.
     """
 
-    __slots__ = (
-        "filter",
-        "is_volatile",
-        "matched_ranks",
-        "rotation",
-        "scan",
-        "serial",
-        "slot_count",
-    )
-
     def __init__(
         self, content_filter: Hashable | None, rotation: ConsumerRotation, serial: int
     ) -> None:
@@ -112,15 +102,6 @@ class FilterScan:
         hungry_sources: sources that may have a consumer with room and have no message for it.
         matched_count: number of messages that have been matched.
     """
-
-    __slots__ = (
-        "_rematch_heap",
-        "hungry_sources",
-        "matched_count",
-        "matcher",
-        "position",
-        "sources",
-    )
 
     def __init__(self, matcher: FilterMatcher | None) -> None:
         self.matcher = matcher

@@ -27,8 +27,6 @@ class QueueDeliveryBatch:
         lease: the header key for the end of the lease, empty for none.
     """
 
-    __slots__ = ("_keys", "_lease", "_parts", "bodies")
-
     def __init__(self, parts: Sequence[QueueBatchPart], lease: bytes) -> None:
         self._parts = parts
         self._lease = lease

@@ -31,16 +31,6 @@ class DeliveryScheduler:
         scheduler: the engine's scheduler.
     """
 
-    __slots__ = (
-        "_acknowledgements",
-        "_deferral_s",
-        "_is_running",
-        "_pass_size",
-        "_queues",
-        "_running_s",
-        "_scheduler",
-    )
-
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._acknowledgements: deque[Callable[[], None]] = deque()  # to be executed

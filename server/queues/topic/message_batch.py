@@ -52,21 +52,6 @@ class QueueMessageBatch:
         memory_bytes: approximate bytes of memory of the batch.
     """
 
-    __slots__ = (
-        "_first",
-        "_is_dense",
-        "_last",
-        "bodies",
-        "client",
-        "envelope",
-        "keys",
-        "memory_bytes",
-        "recorded_us",
-        "sequences",
-        "topic",
-        "txids",
-    )
-
     def __init__(
         self,
         topic: str,

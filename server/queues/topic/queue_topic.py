@@ -101,29 +101,6 @@ class QueueTopic(Topic):
         is_closed: the queue has been removed.
     """
 
-    __slots__ = (
-        "_delivery_task",
-        "_enqueuer",
-        "_journal",
-        "_message_cache",
-        "_received",
-        "_received_count",
-        "_received_lead_us",
-        "_recorded_topics",
-        "_release_files",
-        "_services",
-        "ack_handler",
-        "browser",
-        "core",
-        "dead_letter_redrive",
-        "dead_letters",
-        "is_closed",
-        "queue_journal",
-        "shared_queue",
-        "source",
-        "spec",
-    )
-
     is_persistent = True
     accepts_slices = False
     is_journaled = True

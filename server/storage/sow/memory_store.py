@@ -38,16 +38,6 @@ class _MemoryHeader:
 class MemoryStore:
     """A `RecordStore` that loses its content when the process ends; its commit does nothing."""
 
-    __slots__ = (
-        "_free_rows",
-        "_last_sequence",
-        "_past_versions",
-        "_records",
-        "_row_by_identity",
-        "_stored_bytes",
-        "header",
-    )
-
     def __init__(self) -> None:
         self.header: Final[StoreHeader] = _MemoryHeader(0, 0, 0, ChainFilePosition())
         # Plain tuples: unlike instances of classes, the garbage collector stops tracking them.

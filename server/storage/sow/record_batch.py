@@ -36,8 +36,6 @@ class Deletion:
         count: the number of records that it has deleted, 0 or 1.
     """
 
-    __slots__ = ("count",)
-
     def __init__(self) -> None:
         self.count = 0
 

@@ -53,8 +53,6 @@ class ReplicatedRecordApplier:
         writer: puts records, and announces changes.
     """
 
-    __slots__ = ("_computes_keys", "_journal", "_name", "_sow", "_writer")
-
     def __init__(
         self, sow: SowTopicRecords, name: str, journal: TopicJournal, writer: SowTopic
     ) -> None:

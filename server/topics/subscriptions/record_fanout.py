@@ -119,21 +119,6 @@ class RecordFanout(SubscriberSet):
         find_record: finds the topic's records by SOW key.
     """
 
-    __slots__ = (
-        "_aggregates",
-        "_comparing_count",
-        "_delivery_cache",
-        "_delta_encoder",
-        "_filtered_tracking_count",
-        "_has_result_sets",
-        "_is_stale",
-        "_mixed_unfiltered",
-        "_pages",
-        "_plain_framers",
-        "_pure_unfiltered",
-        "_tracking_count",
-    )
-
     def __init__(
         self,
         message_type: MessageType,

@@ -42,19 +42,6 @@ class SubscriberSet:
         functions: the functions that filters may call.
     """
 
-    __slots__ = (
-        "_attach_count",
-        "_effective_forms",
-        "_filter_counts",
-        "_filters",
-        "_functions",
-        "_literal_count",
-        "_subscriptions",
-        "_unfiltered",
-        "message_type",
-        "name",
-    )
-
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         self.message_type = message_type
         self.name = name

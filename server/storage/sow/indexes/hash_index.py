@@ -48,16 +48,6 @@ class HashIndex:
         message_type: the topic's message type.
     """
 
-    __slots__ = (
-        "_extract",
-        "_extract_all",
-        "_is_single",
-        "_key_by_row",
-        "_odd_rows",
-        "_rows_by_key",
-        "fields",
-    )
-
     def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
         self.fields: Final = tuple(fields)
         self._extract: Final[Extractor] = message_type.extractor(fields)

@@ -47,8 +47,6 @@ class _ColumnBlock:
         columns: field -> column, and the number of changes that it includes.
     """
 
-    __slots__ = ("changes", "columns")
-
     def __init__(self) -> None:
         self.changes: list[int] = []
         self.columns: dict[Path, tuple[Column, int]] = {}

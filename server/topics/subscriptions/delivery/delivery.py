@@ -105,15 +105,6 @@ class DirectDelivery:
         presentation: see above.
     """
 
-    __slots__ = (
-        "_optional_keys",
-        "_present_bodies",
-        "header_end",
-        "header_start",
-        "outbox",
-        "presentation",
-    )
-
     def __init__(
         self, outbox: FrameWriter, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:

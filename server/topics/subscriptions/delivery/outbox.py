@@ -51,20 +51,6 @@ class Outbox:
         messages_out: messages written to the sink: one per call of `write`, see `write_batch`.
     """
 
-    __slots__ = (
-        "_has_parts",
-        "_is_closed",
-        "_pending_outboxes",
-        "_ready_chunks",
-        "_reservations",
-        "_sink",
-        "_tail_chunks",
-        "_takes_parts",
-        "bytes_out",
-        "messages_out",
-        "traffic",
-    )
-
     def __init__(
         self,
         pending_outboxes: list[Outbox],
@@ -194,8 +180,6 @@ class CountedOutbox:
         counter: counts them.
     """
 
-    __slots__ = ("_counter", "_outbox")
-
     def __init__(self, outbox: Outbox, counter: TrafficCounter) -> None:
         self._outbox = outbox
         self._counter = counter
@@ -218,8 +202,6 @@ class Reservation:
         chunks_behind: bytes that follow this position.
         is_open: whether more bytes may be inserted.
     """
-
-    __slots__ = ("_outbox", "chunks_behind", "is_open")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox

@@ -33,15 +33,6 @@ class SelectList:
         never_raises: whether no body can raise an error, as those of libraries can.
     """
 
-    __slots__ = (
-        "_is_entitlement",
-        "_message_type",
-        "_select_all",
-        "_selection",
-        "never_raises",
-        "text",
-    )
-
     def __init__(
         self,
         text: str,

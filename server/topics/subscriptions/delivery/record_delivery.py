@@ -46,21 +46,6 @@ class RecordMessage:
             there was none, or if no recipient compares states.
     """
 
-    __slots__ = (
-        "_delta",
-        "_delta_encoder",
-        "body",
-        "correlation_id",
-        "envelope",
-        "header_keys",
-        "key",
-        "key_header",
-        "previous",
-        "previous_record",
-        "reason",
-        "record",
-    )
-
     def __init__(
         self,
         key: str,
@@ -208,8 +193,6 @@ class OutboxRecordFramer:
         presentation: see above.
     """
 
-    __slots__ = ("_command", "header_end", "header_start", "outbox", "presentation")
-
     def __init__(
         self,
         outbox: FrameWriter,
@@ -295,8 +278,6 @@ class FullRecordDelivery:
         framer: sends the messages.
     """
 
-    __slots__ = ("framer",)
-
     def __init__(self, framer: RecordFramer) -> None:
         self.framer = framer
 
@@ -344,8 +325,6 @@ class OofDelivery:
         visibility: decides which states the user is entitled to; None for all.
     """
 
-    __slots__ = ("_framer", "_visibility")
-
     def __init__(self, framer: RecordFramer, visibility: EntitlementVisibility | None) -> None:
         self._framer = framer
         self._visibility = visibility
@@ -365,8 +344,6 @@ class DeltaDelivery:
         unchanged_framer: sends messages in which no field differs; None to suppress them.
         visibility: decides which states the user is entitled to; None for all.
     """
-
-    __slots__ = ("_changed_framer", "_unchanged_framer", "_visibility")
 
     def __init__(
         self,

@@ -30,8 +30,6 @@ class EqualityLookup:
         find_all: returns the matches of each of many values, and prefetches them; raises the same.
     """
 
-    __slots__ = ("_find", "_find_all", "_read_values")
-
     def __init__(
         self,
         read_values: BulkExtractor,

@@ -57,8 +57,6 @@ class FieldDemand:
         is_unsatisfiable: whether no message has one of the values, as with `/a = ''`.
     """
 
-    __slots__ = ("is_exact", "is_unsatisfiable", "numbers", "text_numbers", "texts")
-
     def __init__(self, literals: Sequence[Constant]) -> None:
         texts: list[str] = []
         numbers: list[int | float] = []
@@ -97,8 +95,6 @@ class IndexableTerm:
         literals: the values, some of which may be parameters of the form.
         position: its position among the terms of the form.
     """
-
-    __slots__ = ("_demand", "_literals", "_position", "field")
 
     def __init__(self, field: Reference, literals: Sequence[Literal], position: int) -> None:
         self.field = field
@@ -165,8 +161,6 @@ def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Literal]]:
 
 class FieldIndex(Generic[CandidateT]):
     """The candidates that demand values of one field, by value."""
-
-    __slots__ = ("_numbers", "_text_numbers", "_texts")
 
     def __init__(self) -> None:
         self._texts: StringTable[MultimapItems[CandidateT]] = StringTable()

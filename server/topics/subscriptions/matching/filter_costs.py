@@ -84,8 +84,6 @@ class FilterTime:
         sampled_seconds: the filter's time in samples.
     """
 
-    __slots__ = ("_messages_before", "_samples_before", "sampled_seconds")
-
     def __init__(self, sampler: CostSampler) -> None:
         self.sampled_seconds = 0.0
         self._samples_before = sampler.sample_count
@@ -126,15 +124,6 @@ class CostSampler:
         next_sample_at: value of `messages` at which the next sample is due.
         reading_seconds: total time to read fields in samples.
     """
-
-    __slots__ = (
-        "_earlier_count",
-        "_latest_count",
-        "messages",
-        "next_sample_at",
-        "reading_seconds",
-        "sample_count",
-    )
 
     def __init__(self) -> None:
         self.messages = 0
@@ -178,8 +167,6 @@ class CostSample:
         test_times: filters with the seconds of their tests, times the tests that each stands for.
         reading_seconds: time to read the message's fields.
     """
-
-    __slots__ = ("_begun_cpu_s", "_begun_s", "_overhead_s", "reading_seconds", "test_times")
 
     def __init__(self) -> None:
         self.test_times: list[tuple[FilterTime, float]] = []

@@ -62,18 +62,6 @@ class SharedForm:
         reads_fields: whether it reads its fields itself, since some have no positions.
     """
 
-    __slots__ = (
-        "fields",
-        "filter_count",
-        "form",
-        "generation",
-        "needs_context",
-        "positions",
-        "reads_fields",
-        "terms",
-        "tests",
-    )
-
     def __init__(self, form: FilterForm) -> None:
         self.form = form
         self.fields = references(form.template)
@@ -111,19 +99,6 @@ class Filter(FilterTime):
         sub_id: that id.
         has_failed: whether its evaluation has failed; it is not evaluated any more.
     """
-
-    __slots__ = (
-        "content_filter",
-        "form",
-        "has_failed",
-        "number",
-        "owners",
-        "sub_id",
-        "term_number",
-        "test",
-        "user_count",
-        "writer",
-    )
 
     def __init__(
         self, content_filter: ContentFilter, form: SharedForm, sampler: CostSampler

@@ -36,15 +36,6 @@ class BatchMatcher:
         state: identifies the set of filters.
     """
 
-    __slots__ = (
-        "_decide",
-        "_filters",
-        "_filters_by_bits",
-        "_message_count",
-        "_message_type",
-        "state",
-    )
-
     def __init__(self, message_type: MessageType) -> None:
         self._message_type = message_type
         self.state: object = None
