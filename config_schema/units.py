@@ -126,21 +126,14 @@ def parse_interval(text: str, bare: str = "s") -> int:
     )
 
 
-def parse_size(text: str, bare: str = "b") -> int:
-    """Read a size such as `10MB`, `2G` or `4096`, where a kilobyte has 1024 bytes.
-
-    Args:
-        text: the text of the element.
-        bare: the unit of a number without one, a key of SIZE_UNITS.
-
-    Returns:
-        Bytes.
+def parse_size(text: str) -> int:
+    """Read a size such as `10MB`, `2G` or `4096`, where a kilobyte has 1024 bytes; return bytes.
 
     Raises:
         UnitError: not a number with one of the units, or above 2**63-1 bytes.
     """
     return _quantity(
-        text, SIZE_UNITS, bare, "a size", "expected a number and a unit such as 64KB, 10MB or 2GB"
+        text, SIZE_UNITS, "b", "a size", "expected a number and a unit such as 64KB, 10MB or 2GB"
     )
 
 

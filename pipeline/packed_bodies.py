@@ -30,14 +30,6 @@ class PackedBodies(Sequence[memoryview]):
         self._view = memoryview(data)
 
     @classmethod
-    def from_bodies(cls, bodies: Sequence[bytes | memoryview]) -> Self:
-        """Concatenate bodies."""
-        ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)), dtype=np.int64)
-        starts = np.zeros_like(ends)
-        starts[1:] = ends[:-1]
-        return cls(b"".join(bodies), starts, ends)
-
-    @classmethod
     def concatenate(cls, parts: Sequence[PackedBodies]) -> PackedBodies:
         """Concatenate buffers of bodies."""
         if len(parts) == 1:

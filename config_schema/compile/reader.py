@@ -82,9 +82,9 @@ class CompileReport:
         """Add a warning."""
         self._problems.warning(where, element, message, hint)
 
-    def info(self, where: HasLocation, element: str, message: str, hint: str | None = None) -> None:
+    def info(self, where: HasLocation, element: str, message: str) -> None:
         """Add a remark."""
-        self._problems.info(where, element, message, hint)
+        self._problems.info(where, element, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ class ElementReader:
         text = self.text(tag)
         return default if text is None else self._parse(tag, text, parse_bool, default)
 
-    def mask(self, tag: str, default: int | None = None) -> int | None:
+    def mask(self, tag: str) -> int | None:
         """Return file permissions."""
         text = self.text(tag)
-        return default if text is None else self._parse(tag, text, parse_octal_mask, default)
+        return None if text is None else self._parse(tag, text, parse_octal_mask, None)
 
     def address(self, tag: str) -> InetAddr | None:
         """Return an address."""
@@ -283,10 +283,9 @@ class ElementReader:
         where, element = self._problem_subject(tag)
         self.report.warning(where, element, message, hint)
 
-    def info(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
+    def info(self, message: str, *, tag: str | None = None) -> None:
         """Report a remark on this element, or on its child `tag`."""
-        where, element = self._problem_subject(tag)
-        self.report.info(where, element, message, hint)
+        self.report.info(*self._problem_subject(tag), message)
 
     def warn_no_effect(self, tags: Sequence[str], reason: str) -> None:
         """Warn about each of these children that is present, because it has no effect."""

@@ -69,10 +69,10 @@ class Scope:
     patterns: list[SowDefinition] = field(default_factory=list)
     not_yet_compiled: deque[SowDefinition] = field(default_factory=deque)
 
-    def message_type(self, reader: ElementReader, tag: str = "MessageType") -> str:
-        """Return the message type that the child `tag` names, which must exist."""
-        name = reader.required(tag)
-        self.check_message_type(reader, name, tag)
+    def message_type(self, reader: ElementReader) -> str:
+        """Return the message type that MessageType names, which must exist."""
+        name = reader.required("MessageType")
+        self.check_message_type(reader, name, "MessageType")
         return name
 
     def check_message_type(self, reader: ElementReader, name: str, tag: str | None = None) -> None:

@@ -129,11 +129,7 @@ class StatisticsHistory:
         ).fetchall()
 
     def rows(
-        self,
-        resource: Resource,
-        after: tuple[int, int],
-        last: int = MAX_TIMESTAMP,
-        limit: int = PAGE,
+        self, resource: Resource, after: tuple[int, int], last: int = MAX_TIMESTAMP
     ) -> EntryPage:
         """Return all entries of a resource over time, page by page.
 
@@ -141,13 +137,12 @@ class StatisticsHistory:
             resource: one with a table.
             after: the first timestamp and -1; after that, `next_start` of the page before.
             last: the last timestamp, included.
-            limit: the maximum number of values of a page, approximately.
 
         Raises:
             sqlite3.Error: they cannot be read.
         """
         self.query_count += 1
-        row_limit = max(limit // (len(resource.fields) + 2), 1)
+        row_limit = max(PAGE // (len(resource.fields) + 2), 1)
         found = self._connection.execute(
             _rows_query(resource), (*after, last, row_limit)
         ).fetchall()

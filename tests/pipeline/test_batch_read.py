@@ -26,7 +26,7 @@ from amperage.client import Client
 from pipeline.compiled_readers import FieldReader
 from pipeline.errors import PipelineError
 from pipeline.fields import read_fields
-from pipeline.packed_bodies import PackedBodies
+from tests.pipeline.bodies import packed
 from tests.pipeline.topics import bookmarks, publish, reading, uri
 from tests.support.server import RunningServer, free_port
 
@@ -151,10 +151,7 @@ def test_fields_of_other_types_than_json(spark: SparkSession, server: RunningSer
 
 
 def read_one(reader: FieldReader, body: bytes) -> dict[str, Any]:
-    return {
-        name: column[0].as_py()
-        for name, column in reader.columns(PackedBodies.from_bodies([body])).items()
-    }
+    return {name: column[0].as_py() for name, column in reader.columns(packed([body])).items()}
 
 
 def test_structs_of_other_types_than_json() -> None:

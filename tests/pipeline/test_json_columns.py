@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, Stri
 
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import read_fields
-from pipeline.packed_bodies import PackedBodies
+from tests.pipeline.bodies import packed
 from tests.support.chances import examples
 
 SCHEMA: Final = (
@@ -55,7 +55,7 @@ READER: Final = read_fields(SCHEMA, "json")
 
 
 def read(*bodies: bytes) -> list[dict[str, Any]]:
-    columns = READER.columns(PackedBodies.from_bodies(bodies))
+    columns = READER.columns(packed(bodies))
     values = [column.to_pylist() for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from pipeline.errors import UnfitError
 from pipeline.fields import read_fields
-from pipeline.packed_bodies import PackedBodies
+from tests.pipeline.bodies import packed
 
 NUMBER: Final = IntegerType()
 NUMBERS: Final = ArrayType(NUMBER)
@@ -55,7 +55,7 @@ def written(message_type: str, document: dict[str, Any]) -> bytes:
 
 def read(message_type: str, kind: DataType, *bodies: bytes) -> list[Any]:
     reader = read_fields(StructType([StructField("a", kind)]), message_type)
-    return list(reader.columns(PackedBodies.from_bodies(bodies))["a"].to_pylist())
+    return list(reader.columns(packed(bodies))["a"].to_pylist())
 
 
 @pytest.mark.parametrize("message_type", ["bson", "msgpack"])

@@ -18,11 +18,11 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StructType
 from pipeline.compiled_readers import FieldReader, plain_reader
 from pipeline.errors import PipelineError
 from pipeline.fields import ValueReader, read_fields
-from pipeline.packed_bodies import PackedBodies
 from pipeline.times import time_rule
 from server.message_types.fix import FixType
 from server.message_types.options import MessageTypeOptions
 from server.message_types.registry import MessageTypes
+from tests.pipeline.bodies import packed
 from tests.support.chances import examples
 
 PLAIN: Final = (
@@ -99,7 +99,7 @@ def readers(
 def outcome(reader: FieldReader, bodies: Sequence[bytes]) -> object:
     """The columns as texts, so that NaN is NaN; or that a body does not fit."""
     try:
-        columns = reader.columns(PackedBodies.from_bodies(bodies))
+        columns = reader.columns(packed(bodies))
     except PipelineError:
         return "does not fit"
     return {name: (str(column.type), repr(column.to_pylist())) for name, column in columns.items()}
@@ -252,13 +252,12 @@ def test_a_body_costs_the_others_nothing() -> None:
     reader = read_fields(schema, "nvfix")
     bodies = [b"i=1\x01s=a", b"i=5.0\x01x=1.5\x01", b"", b"s=c\x01s2=d\x01i=2"]
     assert {
-        name: column.to_pylist()
-        for name, column in reader.columns(PackedBodies.from_bodies(bodies)).items()
+        name: column.to_pylist() for name, column in reader.columns(packed(bodies)).items()
     } == {
         "i": [1, 5, None, 2],
         "x": [None, Decimal("1.50"), None, None],
         "s": ["a", None, None, "c"],
     }
     with pytest.raises(PipelineError, match=r"column 'i'.*'x'") as caught:
-        reader.columns(PackedBodies.from_bodies([*bodies, b"i=x", b"i=y"]))
+        reader.columns(packed([*bodies, b"i=x", b"i=y"]))
     assert getattr(caught.value, "number", None) == 4

@@ -32,11 +32,11 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StructField, 
 
 import pipeline
 from pipeline.fields import read_fields
-from pipeline.packed_bodies import PackedBodies
 from pipeline.pushdown import push_down
 from server.expressions import parse, paths
 from server.expressions.backends.compile_message import compile_filter
 from server.message_types.registry import MessageTypes
+from tests.pipeline.bodies import packed
 from tests.pipeline.topics import publish, reading, rows_read, uri
 from tests.support.chances import examples
 from tests.support.server import RunningServer
@@ -206,7 +206,7 @@ def test_no_row_is_lost_and_none_too_many_where_spark_does_not_look(
     reader = read_fields(SCHEMA, "json")
     for fields in bodies:
         body = json.dumps(fields).encode()
-        columns = reader.columns(PackedBodies.from_bodies([body]))
+        columns = reader.columns(packed([body]))
         row = {name: values[0].as_py() for name, values in columns.items()}
         kept = pushed.filter is None or server_filter(pushed.filter)(body)
         wanted = in_spark(one, row) is True

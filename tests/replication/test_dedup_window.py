@@ -56,7 +56,6 @@ def test_gaps_are_bounded_and_what_is_forgotten_counts_as_had() -> None:
         known.record_sequences(1, highest[1], (number,))
         highest[1] = number
     assert known.gaps(1) == ((3, 3), (5, 5), (7, 7))
-    assert known.forgotten_gap_count == 1
     assert not known.new_positions(1, [1])
     for number in (2, 4):
         known.record_sequences(2, highest[2], (number,))

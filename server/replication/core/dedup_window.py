@@ -48,8 +48,6 @@ class DedupWindow:
 
     Attributes:
         highest_sequence: see above; may be replaced.
-        forgotten_gap_count: total of gaps that have been forgotten: messages in them will not be
-            accepted.
     """
 
     def __init__(
@@ -59,7 +57,6 @@ class DedupWindow:
         max_gaps: int = MAX_GAPS,
     ) -> None:
         self.highest_sequence = highest_sequence
-        self.forgotten_gap_count = 0
         self._max_gaps_per_publisher = max_gaps_per_publisher
         self._max_gaps = max_gaps
         self._gaps: dict[int, Ranges] = {}
@@ -114,12 +111,10 @@ class DedupWindow:
             self._gaps[client] = gaps  # behind all others: the longest untouched are in front
         while len(gaps) > self._max_gaps_per_publisher:
             gaps.pop_first()
-            self.forgotten_gap_count += 1
         self._gap_count += len(gaps) - count
         while self._gap_count > self._max_gaps:
             oldest = next(iter(self._gaps))
             self._gaps[oldest].pop_first()
-            self.forgotten_gap_count += 1
             self._gap_count -= 1
             if not self._gaps[oldest]:
                 del self._gaps[oldest]

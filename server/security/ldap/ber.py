@@ -117,10 +117,10 @@ class BerReader:
             raise BerError(f"a number of {len(content)} bytes")
         return int.from_bytes(content, "big", signed=True)
 
-    def read_text(self, tag: int = OCTETS) -> str:
+    def read_text(self) -> str:
         """Return the next element, a text, and advance; bytes that are not UTF-8 are replaced.
 
         Raises:
             BerError: as `read_bytes` does.
         """
-        return self.read_bytes(tag).decode(errors="replace")
+        return self.read_bytes(OCTETS).decode(errors="replace")
