@@ -21,7 +21,7 @@ from server.admin.http.messages import (
     uncached_response,
 )
 from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
-from server.statistics.sources.texts import moment
+from server.statistics.sources.texts import moment_of_us
 from server.util.clock import MICROSECONDS_PER_SECOND, WallMicroseconds
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Health:
             if not destination.is_connected:
                 yield _not_connected(title, destination, since_us)
             elif waited_us >= LAG_WARNING_SECONDS * MICROSECONDS_PER_SECOND:
-                yield HealthCheckResult(title, "it is behind", _moment(since_us))
+                yield HealthCheckResult(title, "it is behind", moment_of_us(since_us))
             else:
                 yield HealthCheckResult(title)
 
@@ -186,12 +186,8 @@ def _not_connected(
     if destination.disconnected_at is None:
         return HealthCheckResult(title, "it has never been connected since this instance started")
     return HealthCheckResult(
-        title, "it is not connected", _moment(min(destination.disconnected_at, since_us))
+        title, "it is not connected", moment_of_us(min(destination.disconnected_at, since_us))
     )
-
-
-def _moment(microseconds: WallMicroseconds) -> str:
-    return moment(microseconds / MICROSECONDS_PER_SECOND)
 
 
 def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpResponse:

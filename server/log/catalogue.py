@@ -62,6 +62,12 @@ def matching(pattern: str) -> tuple[CatalogueMessage, ...]:
     return tuple(message for message in CATALOGUE.values() if search(message.id))
 
 
+def summary_of(identity: str) -> str:
+    """Return the first sentence of a message's meaning; nothing for an unknown message."""
+    message = CATALOGUE.get(identity)
+    return "" if message is None else message.meaning.partition(". ")[0]
+
+
 def _read() -> tuple[Mapping[str, str], Mapping[str, CatalogueMessage]]:
     source = resources.files(__package__).joinpath("catalogue.toml").read_text("utf-8")
     tables = tomllib.loads(source)

@@ -79,6 +79,12 @@ def _expected(text: str, position: int, *, after_step: bool) -> str:
     return "expected '/' and a name"
 
 
+def overlap(one: Path, other: Path) -> bool:
+    """Return whether two paths are the same, or one of them is within the other."""
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]
+
+
 def format_path(path: Path) -> str:
     """Format a path so that `parse_path` returns it.
 

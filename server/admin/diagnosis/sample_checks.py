@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from server.admin.diagnosis.findings import CheckFinding, CheckVerdict, checked, limit_findings
 from server.admin.diagnosis.humanize import number, size, span
-from server.log.catalogue import CATALOGUE
+from server.log.catalogue import summary_of
 from server.log.levels import Level
 from server.statistics.histograms import TASK_DURATION
 from server.statistics.resources import CLIENTS, LATENCIES, QUEUES
@@ -186,7 +186,7 @@ def log_findings(errors: Iterable[LogLine], now_ns: int) -> list[CheckFinding]:
             CheckVerdict.ERROR if last[identity].level >= Level.CRITICAL else CheckVerdict.WARNING,
             f"{number(counts[identity], 'time')} in the last hour, last at"
             f" {moment(last[identity].nanoseconds / 1e9)}",
-            _meaning(identity),
+            summary_of(identity),
             f"ampserr {identity} says what to do",
             page=f"log?find={identity}",
             runbook="errors-in-the-log",
@@ -195,8 +195,3 @@ def log_findings(errors: Iterable[LogLine], now_ns: int) -> list[CheckFinding]:
         for identity in ids
     ]
     return limit_findings(findings, "messages")
-
-
-def _meaning(identity: str) -> str:
-    message = CATALOGUE.get(identity)
-    return "" if message is None else message.meaning.partition(". ")[0]

@@ -18,7 +18,7 @@ from config_schema.spec import InstanceSpec
 from server.admin.diagnosis.findings import CheckVerdict
 from server.cli.doctor.findings import Examination
 from server.cli.log_entries import LogLines, log_entries, parts_of
-from server.log.catalogue import CATALOGUE
+from server.log.catalogue import summary_of
 from server.log.levels import LEVELS, Level
 from server.log.targets.file import DEFAULT_MASK, FORMATS
 from server.util.safe_open import open_regular
@@ -115,14 +115,9 @@ def _complaints(entries: Iterable[_LogFileEntry]) -> str:
     """Return the most frequent warnings and errors, counted by the ids of entries."""
     ids = Counter(entry.id for entry in entries if entry.level >= Level.WARNING)
     return "; ".join(
-        f"{count:,} x {identity} {_meaning(identity)}".rstrip()
+        f"{count:,} x {identity} {summary_of(identity)}".rstrip()
         for identity, count in ids.most_common(_MAX_NAMED)
     )
-
-
-def _meaning(identity: str) -> str:
-    message = CATALOGUE.get(identity)
-    return "" if message is None else message.meaning.partition(". ")[0]
 
 
 def _files(mask: str) -> list[Path]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from operator import lt
-
-from server.replication.core.columns import EntryColumn, ReplicationBatch, distinct_values
+from server.replication.core.columns import ReplicationBatch, distinct_values, is_ascending
 from server.replication.core.frames import ReplicationProtocolError
 from server.storage.journal import EVENTS
 from server.storage.journal.format.layout import crc32c
@@ -22,7 +19,7 @@ def validate_batch(batch: ReplicationBatch) -> None:
         return
     first, last = entries.txids[0], entries.txids[-1]
     if not first > batch.after or not (
-        isinstance(entries.txids, range) or _is_ascending(entries.txids)
+        isinstance(entries.txids, range) or is_ascending(entries.txids)
     ):
         raise ReplicationProtocolError("batch with entries out of order")
     if not EVENTS.issuperset(set(entries.kinds)):
@@ -33,7 +30,3 @@ def validate_batch(batch: ReplicationBatch) -> None:
         raise ReplicationProtocolError(f"batch with damaged entries between {first} and {last}")
     if last > batch.upto:
         raise ReplicationProtocolError("batch with entries beyond its end")
-
-
-def _is_ascending(numbers: EntryColumn) -> bool:
-    return all(map(lt, numbers, islice(numbers, 1, None)))

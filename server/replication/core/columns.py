@@ -7,7 +7,8 @@ value, or consecutive numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, repeat
+from itertools import groupby, islice, repeat
+from operator import lt
 from typing import NamedTuple, TypeAlias, overload
 
 from server.storage.journal import EntryColumns, FieldColumn, JournalOrigin, JournalTopic
@@ -195,6 +196,11 @@ class PackedBatch(NamedTuple):
     columns: bytes
     data: bytes
     is_late: bool = False
+
+
+def is_ascending(numbers: Sequence[int]) -> bool:
+    """Return whether each number is above the one before."""
+    return all(map(lt, numbers, islice(numbers, 1, None)))
 
 
 def field_of(column: EntryColumn) -> FieldColumn:

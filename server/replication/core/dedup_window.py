@@ -12,10 +12,9 @@ Gaps are bounded. All numbers in a forgotten gap count as received.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from operator import lt
 from typing import Final, NamedTuple
 
+from server.replication.core.columns import is_ascending
 from server.storage.journal.publisher_table import is_server_made
 from server.util.ranges import Ranges
 
@@ -66,7 +65,7 @@ class DedupWindow:
         """Return the positions of the new numbers of an identity; of equal ones the first."""
         highest = self.highest_sequence(client)
         gaps = self._gaps.get(client)
-        if isinstance(sequences, range) or len(sequences) == 1 or _is_ascending(sequences):
+        if isinstance(sequences, range) or len(sequences) == 1 or is_ascending(sequences):
             if sequences[0] > highest:
                 return range(len(sequences))
             if gaps is None and sequences[-1] <= highest:
@@ -151,10 +150,6 @@ class DedupWindow:
         """Yield a `PublisherWindow` for each identity of a table."""
         for client, sequence in highest.items():
             yield PublisherWindow(client, sequence, self.gaps(client))
-
-
-def _is_ascending(sequences: Sequence[int]) -> bool:
-    return all(map(lt, sequences, islice(sequences, 1, None)))
 
 
 def make_peer_dedup_window(windows: Iterable[PublisherWindow]) -> DedupWindow:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.message_types.bflat import BFlatType
 from server.message_types.fix import FixType
+from server.message_types.paths import Path, overlap
 from server.security.permissions import Permission
 from server.sql.query.errors import SqlError
 from server.sql.query.tables import AMPS_SCHEMA, SqlType, Table, TableKind
@@ -35,7 +36,6 @@ from server.storage.sow.topic_records import SowTopicRecords
 if TYPE_CHECKING:
     from server.engine.session import Session
     from server.message_types.base import MessageType
-    from server.message_types.paths import Path
     from server.message_types.select_list import FieldSelection
     from server.sql.tables.catalogue import SessionTables
     from server.sql.tables.instance_tables import SessionTopic
@@ -126,7 +126,7 @@ class WriteTarget(NamedTuple):
         Raises:
             SqlError: it is a part of the SOW key, or hidden.
         """
-        if any(_overlap(path, key) for key in self.key_fields):
+        if any(overlap(path, key) for key in self.key_fields):
             raise SqlError(
                 FEATURE_NOT_SUPPORTED,
                 f'column "{name}" is a part of the key, which cannot be changed',
@@ -309,9 +309,3 @@ def _describe_topic(
         not message_type.capabilities.fields,
         () if records is None else tuple(records.key_fields),
     )
-
-
-def _overlap(left: Path, right: Path) -> bool:
-    """Return whether two paths are the same, or one of them is within the other."""
-    length = min(len(left), len(right))
-    return left[:length] == right[:length]

@@ -18,7 +18,7 @@ from server.replication.links.admin_addresses import (
 from server.replication.links.mesh_reports import NOT_CONNECTED
 from server.statistics.resources import MESH_INSTANCES, MESH_LINKS
 from server.statistics.sample import StatisticsEntry
-from server.statistics.sources.texts import moment
+from server.statistics.sources.texts import moment_of_us
 from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _dynamic_values(report: _MeshReport, link: LinkReport) -> tuple[StatisticVal
         "sync" if link.is_waited_for else "async",
         report.seconds,
         link.seconds_behind,
-        moment(link.since / MICROSECONDS_PER_SECOND if link.since else None),
+        moment_of_us(link.since or None),
         link.state,
         link.sync_type,
         link.waits_for,

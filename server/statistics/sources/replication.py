@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from server.statistics.resources import REPLICATION
 from server.statistics.sample import StatisticsEntry
-from server.statistics.sources.texts import moment
+from server.statistics.sources.texts import moment_of_us
 from server.util.clock import MICROSECONDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -67,18 +67,14 @@ def _dynamic_values(
 ) -> tuple[StatisticValue, ...]:
     return (
         destination.bytes_out,
-        _moment(destination.connected_at),
+        moment_of_us(destination.connected_at),
         destination.admin_location.address,
         destination.direction.group,
         destination.direction.peer,
         destination.disconnects,
-        _moment(destination.disconnected_at),
+        moment_of_us(destination.disconnected_at),
         int(destination.is_connected),
         destination.sender.sent_entries,
         "sync" if is_sync else "async",
         behind,
     )
-
-
-def _moment(microseconds: int | None) -> str:
-    return moment(None if microseconds is None else microseconds / MICROSECONDS_PER_SECOND)

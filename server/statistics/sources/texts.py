@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from server.util.clock import MICROSECONDS_PER_SECOND
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -20,12 +22,17 @@ def moment(seconds: float | None) -> str:
     return f"{_EPOCH + timedelta(seconds=seconds):%Y%m%dT%H%M%S.%fZ}"
 
 
+def moment_of_us(microseconds: int | None) -> str:
+    """Return a moment in microseconds since the Unix epoch as text; see `moment`."""
+    return moment(None if microseconds is None else microseconds / MICROSECONDS_PER_SECOND)
+
+
 def duration(seconds: float) -> str:
     """Return a duration as hh:mm:ss.uuuuuu. Source: Monitoring Guide, uptime."""
-    microseconds = round(seconds * 1_000_000)
+    microseconds = round(seconds * MICROSECONDS_PER_SECOND)
     minutes, remainder = divmod(microseconds, 60_000_000)
     hours, minutes = divmod(minutes, 60)
-    full_seconds, fraction = divmod(remainder, 1_000_000)
+    full_seconds, fraction = divmod(remainder, MICROSECONDS_PER_SECOND)
     return f"{hours:02}:{minutes:02}:{full_seconds:02}.{fraction:06}"
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import JOURNALS, TRANSACTION_LOG
 from server.statistics.sample import StatisticsEntry
-from server.statistics.sources.texts import moment
-from server.util.clock import MICROSECONDS_PER_SECOND
+from server.statistics.sources.texts import moment_of_us
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +45,7 @@ class TransactionLogSource:
             yield StatisticsEntry("", (), ("", ""))
         else:
             yield StatisticsEntry(
-                "", (), (_moment(journal.last_timestamp), _moment(_first(files[0])))
+                "", (), (moment_of_us(journal.last_timestamp), moment_of_us(_first(files[0])))
             )
 
 
@@ -96,8 +95,8 @@ class JournalsSource:
                     _file_holders(file, holders),
                     int(is_archived),
                     int(is_compressed),
-                    _moment(last),
-                    _moment(_first(file)),
+                    moment_of_us(last),
+                    moment_of_us(_first(file)),
                     file.size,
                 ),
             )
@@ -140,10 +139,6 @@ def _file_holders(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
 def _first(file: JournalFile) -> int:
     """Return when the first entry of a file was recorded; without entries, when it was created."""
     return file.created if file.seal is None else file.seal.first_timestamp
-
-
-def _moment(microseconds: int) -> str:
-    return moment(microseconds / MICROSECONDS_PER_SECOND)
 
 
 def _histogram_text(histogram: Histogram) -> str:

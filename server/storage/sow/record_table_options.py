@@ -8,7 +8,7 @@ from config_schema.spec.sow import TopicSpec
 from server.expressions import ContextKind, parse_field, parse_identifier
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
-from server.message_types.paths import Path
+from server.message_types.paths import Path, overlap
 from server.storage.sow.keys.key_source import EVENTS
 
 
@@ -47,7 +47,7 @@ def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
     }
     is_findable = not (
         spec.name.startswith(EVENTS)
-        or any(_overlap(key, field) for key in keys for field in enriched)
+        or any(overlap(key, field) for key in keys for field in enriched)
     )
     return RecordTableOptions(
         hash_indexes=tuple(tuple(map(field_path, index)) for index in spec.hash_indexes),
@@ -65,8 +65,3 @@ def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
 def field_path(text: str) -> Path:
     """Return the path of a field that the configuration names."""
     return parse_identifier(text, ContextKind.PATH).path
-
-
-def _overlap(path: Path, other: Path) -> bool:
-    shorter = min(len(path), len(other))
-    return path[:shorter] == other[:shorter]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import TopicRef
 from server.expressions import ContextKind, parse, parse_field, parse_identifier
+from server.storage.sow.record_table_options import field_path
 from server.storage.views.join import JoinedFields, JoinedTopic, TopicJoin
 from server.storage.views.projection import Projection
 from server.storage.views.sources import SingleSource
@@ -85,7 +86,8 @@ class CompiledView:
     def _make_join_condition(self, join: JoinSpec) -> JoinedFields:
         """Return a join condition with the earlier topic on its left."""
         sides = [
-            (self.topics.index(side.topic), _path(side.field)) for side in (join.left, join.right)
+            (self.topics.index(side.topic), field_path(side.field))
+            for side in (join.left, join.right)
         ]
         (left, left_field), (right, right_field) = sorted(sides, key=lambda side: side[0])
         return JoinedFields(left, left_field, right, right_field)
@@ -123,7 +125,3 @@ def _chain(underlying: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> list[To
         remaining.remove(joined)
         chain.append(joined)
     return chain
-
-
-def _path(field: str) -> Path:
-    return parse_identifier(field, ContextKind.PATH).path
