@@ -17,6 +17,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "costs": "what each step of a message costs: the figures of docs/scaling.md",
     "pubsub": "publish and subscribe, beside other servers",
     "wire": "one publisher and one subscriber, beside copying bytes",
+    "io_threads": "what threads that write to sockets take over from the engine's thread",
     "fairness": "what others wait for while one client is busy",
     "stalls": "the longest round trip of a client beside attacks of another",
     "logons": "what others wait for while 1,000 clients a second log on with passwords",

@@ -203,6 +203,7 @@ def compile_tuning(root: ElementReader, destinations: Sequence[DestinationSpec])
         else 250_000,
         statistics_indexing_enabled=_indexing(tuning),
         topic_index_enabled=log.flag("TopicIndex", default=False) if log else False,
+        io_threads=tuning.quantity("IOThreads", COUNT, maximum="64") if tuning else None,
     )
 
 

@@ -106,6 +106,7 @@ _TAGS: Final[Mapping[type, Mapping[str, str]]] = {
         "queue_delivery_flush_interval": "Queue/QueueDeliveryFlushInterval",
         "statistics_indexing_enabled": "Admin/Statistics/Indexing/Enabled",
         "topic_index_enabled": "TransactionLog/TopicIndex",
+        "io_threads": "IOThreads",
     },
     ExternalsSpec: {"ssl": "SSL/Library", "crypto": "Crypto/Library", "curl": "Curl/Library"},
 }

@@ -55,13 +55,14 @@ class AdminSpec:
 
 @dataclass(frozen=True, slots=True)
 class TuningSpec:
-    """The Tuning section; the interval is nanoseconds."""
+    """The Tuning section; the interval is nanoseconds, `io_threads` is None for the default."""
 
     numa_enabled: bool
     min_sync_destinations: int | None
     queue_delivery_flush_interval: int
     statistics_indexing_enabled: bool
     topic_index_enabled: bool
+    io_threads: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,8 @@ class PostgresConnection(TransportConnection):
         sql: the transport's properties.
     """
 
+    may_use_io_threads = False  # it may begin TLS at any time
+
     def __init__(self, transport_context: TransportContext, sql: SqlTransport) -> None:
         super().__init__(transport_context)
         self._sql: Final = sql

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from server.engine.connection_context import ConnectionHandle
 from server.engine.scheduler import LONG_READ_SIZE
 from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 from server.security.certificates import user_of
 from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
+from server.transports.io_threads import SocketWriter
 from server.transports.socket_buffers import read_socket_stats
 from server.util.rate_limited_log import host_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from server.engine.session import Session
     from server.replication.transport.connection import AcceptedReplicationConnection
     from server.transports.descriptor_reserve import DescriptorReserve
+    from server.transports.io_threads import IoThreads
     from server.util.rate_limited_log import RateLimitedLog
 
 _LINGER_SECONDS: Final = 5.0
@@ -46,6 +48,7 @@ class TransportContext:
         client_pool: the clients that share limits for their output buffers.
         descriptor_reserve: decides whether there is room for another connection.
         rate_limited_log: the rate-limited log of refusals that peers cause.
+        find_io_threads: returns the threads that write to sockets; None for the event loop.
         is_open: whether connections are accepted.
         connections: the open connections.
     """
@@ -55,6 +58,7 @@ class TransportContext:
     client_pool: ClientPool
     descriptor_reserve: DescriptorReserve
     rate_limited_log: RateLimitedLog
+    find_io_threads: Callable[[], IoThreads | None]
     is_open: bool = False
     connections: set[TransportConnection | AcceptedReplicationConnection] = field(
         default_factory=set
@@ -77,13 +81,19 @@ class TransportConnection(asyncio.Protocol):
 
     Args:
         transport_context: the context of its transport.
+
+    Attributes:
+        may_use_io_threads: whether I/O threads may write to its socket.
     """
+
+    may_use_io_threads: ClassVar[bool] = True
 
     def __init__(self, transport_context: TransportContext) -> None:
         self._transport_context = transport_context
         self._engine = transport_context.engine
         self._connection_context = transport_context.connection_context
         self._transport: asyncio.Transport | None = None
+        self._writer: SocketWriter | None = None  # None while the event loop writes
         self._session: Session | None = None
         self._handshake_timer: asyncio.TimerHandle | None = None
         self._is_closing = False
@@ -113,12 +123,14 @@ class TransportConnection(asyncio.Protocol):
         self._connection_context = with_certificate_user(
             self._transport_context.connection_context, self._transport
         )
+        self._writer = self._make_writer(self._transport)
         self._start_serving()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the cause does not matter
         """End the session; the peer is gone."""
         self._transport_context.connections.discard(self)
         self._backlog.close()
+        self._close_writer()
         self._stop_handshake_timeout()
         if self._session is not None:
             self._session.input.on_connection_lost()
@@ -154,6 +166,25 @@ class TransportConnection(asyncio.Protocol):
         self._is_reading_stopped = False
         if self._session is None or not self._session.input.is_waiting:
             self._resume_reading()
+
+    def _make_writer(self, transport: asyncio.Transport) -> SocketWriter | None:
+        """Return the writer of a connection that I/O threads write to; None if the loop does."""
+        io_threads = self._transport_context.find_io_threads()
+        is_encrypted = transport.get_extra_info("sslcontext") is not None
+        if io_threads is None or is_encrypted or not self.may_use_io_threads:
+            return None
+        backlog = self._backlog
+        return SocketWriter(
+            io_threads, transport, backlog.pause_writing, backlog.resume_writing, self._on_sent
+        )
+
+    def _close_writer(self) -> None:
+        """Let the writer send what it has, if the peer reads it in time."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            if writer.unsent_bytes:
+                asyncio.get_running_loop().call_later(_LINGER_SECONDS, writer.abort)
 
     def _start_serving(self) -> None:
         """Begin to serve the connection, before the peer has sent anything."""
@@ -224,6 +255,8 @@ class TransportConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return NO_SOCKET_STATS
         unsent_bytes = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
+        if self._writer is not None:
+            unsent_bytes += self._writer.unsent_bytes
         return read_socket_stats(
             transport.get_extra_info("socket"), unsent_bytes, backlog.oldest_wait_s
         )
@@ -239,8 +272,12 @@ class TransportConnection(asyncio.Protocol):
 
     def _write(self, data: bytes | memoryview) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is None or transport.is_closing():
+            return
+        if self._writer is None:
             transport.write(data)
+        else:
+            self._writer.write(data)
 
     def _client_name(self) -> str:
         return "" if self._session is None else self._session.client_name
@@ -252,8 +289,7 @@ class TransportConnection(asyncio.Protocol):
     def _disconnect_slow_client(self) -> None:
         if self._session is not None:
             self._session.close("slow client")
-        if self._transport is not None:
-            self._transport.abort()
+        self._abort()
 
     def _close_after_flush(self) -> None:
         """Close the connection; the session has ended."""
@@ -265,23 +301,39 @@ class TransportConnection(asyncio.Protocol):
         if self._session is not None:
             self._session.outbox.flush()
 
+    def _on_sent(self) -> None:
+        """Continue what waits: the writer has no more bytes."""
+        if not self._backlog.is_behind:
+            self._on_caught_up()
+
     def _on_caught_up(self) -> None:
         """Continue what waits until the socket has taken all output."""
-        if self._is_closing and self._transport is not None:
+        if self._is_closing and self._transport is not None and not self._has_unsent_bytes:
             self._transport.close()
+
+    @property
+    def _has_unsent_bytes(self) -> bool:
+        """True if bytes are kept for the client that neither the loop nor the socket has taken."""
+        return self._backlog.has_pending_bytes or bool(self._writer and self._writer.unsent_bytes)
 
     def _close(self) -> None:
         if self._transport is None or self._transport.is_closing() or self._is_closing:
             return
         self._is_closing = True
-        if not self._backlog.has_pending_bytes:
+        if not self._has_unsent_bytes:
             self._transport.close()
         self._abort_later()
 
     def _abort_later(self) -> None:
         """Abort the connection if it is not closed within the linger time."""
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._abort)
+
+    def _abort(self) -> None:
+        """Close the connection at once, without the bytes that wait."""
+        if self._writer is not None:
+            self._writer.abort()
         if self._transport is not None:
-            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
+            self._transport.abort()
 
 
 def with_certificate_user(

@@ -46,6 +46,7 @@ ACTED_ON = (
     "Transports",
     "SQL",
     "Tuning/Admin",
+    "Tuning/IOThreads",
     "Tuning/Replication",
     "Tuning/TransactionLog",
     "UserDefinedFunctions",

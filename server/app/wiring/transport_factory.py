@@ -40,6 +40,7 @@ from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from server.replication.links.registry import LinkRegistry
+    from server.transports.io_threads import IoThreads
 
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
 """Modules of message types with text bodies; other types need binary websocket messages."""
@@ -72,6 +73,7 @@ class TransportFactory:
         sql: makes the transports for SQL.
         find_links: returns the links that use the connections between instances; None if the
             instance does not replicate.
+        find_io_threads: returns the threads that write to clients; None if the event loop does.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class TransportFactory:
         shared_pool: ClientPool,
         sql: SqlTransports,
         find_links: Callable[[], LinkRegistry | None],
+        find_io_threads: Callable[[], IoThreads | None],
     ) -> None:
         self._spec = spec
         self._engine = engine
         self._shared_pool = shared_pool
         self._sql = sql
         self._find_links = find_links
+        self._find_io_threads = find_io_threads
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
         self._rate_limited_log = RateLimitedLog(engine.log, engine.clock)
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
@@ -128,6 +132,7 @@ class TransportFactory:
             self._pool_for(transport.limits),
             self._descriptors,
             self._rate_limited_log,
+            self._find_io_threads,
         )
         if transport.is_replication:
             switched.forget_functions.append(ReplicationUsers(transport_context).forget)

@@ -6,9 +6,11 @@ functions.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, TransportSpec
 from server.app.wiring.sql_transports import ConsoleSql, SqlTransports
@@ -17,6 +19,7 @@ from server.engine.engine import Engine
 from server.replication.transport.connector import ReplicationConnector
 from server.topics.subscriptions.limits.client_limits import has_own_pool, limits_of
 from server.topics.subscriptions.limits.slow_clients import ClientPool
+from server.transports.io_threads import IoThreads
 from server.transports.listener import Listener, TransportError
 from server.transports.tls import watch_files
 
@@ -26,6 +29,13 @@ if TYPE_CHECKING:
     from server.process.file_watch import FileWatch
     from server.replication.links.registry import LinkRegistry
     from server.statistics.statistics_thread import StatisticsThread
+
+_FEW_PROCESSORS: Final = 2
+_SOME_PROCESSORS: Final = 6
+
+IO_THREADS_VARIABLE: Final = "AMPERAGE_IO_THREADS"
+"""The variable of the environment with the number of I/O threads where Tuning/IOThreads is absent,
+for tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,7 @@ class TransportTable:
         self._links: LinkRegistry | None = None
         self.replication_connector: ReplicationConnector | None = None
         self._file_watch: FileWatch | None = None
+        self._io_threads: IoThreads | None = None
         factory = self._make_factory(spec)
         self._transports = {
             transport.name: factory.make(transport) for transport in spec.transports
@@ -137,6 +148,7 @@ class TransportTable:
         Raises:
             TransportError: one of them cannot be opened. The ones before it are open.
         """
+        self._start_io_threads()
         for name in self.open_from_start:
             await self._find(name).open()
         connector = self.replication_connector
@@ -144,7 +156,10 @@ class TransportTable:
             connector.start(connector.prepare(self._spec.replication, self._spec.modules))
 
     async def close(self) -> None:
-        """Close all transports, in reverse order; clients' connections stay open."""
+        """Close all transports, in reverse order; clients' connections stay open.
+
+        The I/O threads end once the sockets of clients have taken what they take at once.
+        """
         if self.replication_connector is not None:
             await self.replication_connector.close()
         for listener in reversed(self.listeners):
@@ -152,6 +167,22 @@ class TransportTable:
         self._sql.close()
         if self._links is not None:
             self._links.close()
+        if self._io_threads is not None:
+            self._io_threads.settle()
+            asyncio.get_running_loop().remove_reader(self._io_threads.fileno())
+            self._io_threads.stop()
+
+    def _start_io_threads(self) -> None:
+        count = io_thread_count(self._spec.tuning.io_threads)
+        if not count:
+            return
+        try:
+            self._io_threads = IoThreads(count, self._engine.outboxes.pending_outboxes)
+        except OSError as error:
+            raise TransportError(
+                f"Tuning/IOThreads: {count} threads cannot be started: {error.strerror}"
+            ) from None
+        asyncio.get_running_loop().add_reader(self._io_threads.fileno(), self._io_threads.collect)
 
     async def stop_accepting(self) -> list[str]:
         """Close the listeners that are open, and return their names; connections stay open."""
@@ -289,7 +320,12 @@ class TransportTable:
 
     def _make_factory(self, spec: InstanceSpec) -> TransportFactory:
         return TransportFactory(
-            spec, self._engine, self._shared_pool, self._sql, lambda: self._links
+            spec,
+            self._engine,
+            self._shared_pool,
+            self._sql,
+            lambda: self._links,
+            lambda: self._io_threads,
         )
 
     def _find(self, name: str) -> Listener:
@@ -318,6 +354,21 @@ class TransportTable:
     def _can_open(self, transport: TransportSpec) -> bool:
         """Return whether a transport's requirements are met; the config check reports if not."""
         return self._links is not None or not transport.is_replication
+
+
+def io_thread_count(configured: int | None) -> int:
+    """Return how many I/O threads an instance has.
+
+    Args:
+        configured: the number of Tuning/IOThreads; None if it is absent. Then one for every four
+            processors or so, up to 2, while two are left for the engine and for all else.
+    """
+    if configured is not None:
+        return configured
+    if (text := os.environ.get(IO_THREADS_VARIABLE)) is not None:
+        return int(text)
+    processors = len(os.sched_getaffinity(0))
+    return 0 if processors <= _FEW_PROCESSORS else 1 if processors <= _SOME_PROCESSORS else 2
 
 
 def _end_watches(transport: ConfiguredTransport) -> None:

@@ -92,6 +92,8 @@ class FlightConnection(TransportConnection):
         post: schedules a call on the engine's thread.
     """
 
+    may_use_io_threads = False  # its backpressure is that of the gRPC server
+
     def __init__(self, transport_context: TransportContext, flight: FlightTransport) -> None:
         super().__init__(transport_context)
         self.post: Post = make_post()

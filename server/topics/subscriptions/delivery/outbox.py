@@ -32,6 +32,9 @@ _FLUSH_BATCH_SIZE: Final = 8
 _FULL_WRITE_BYTES: Final = 64 * 1024
 """Bytes of output at which waiting for more saves nothing."""
 
+_MIN_PART_BYTES: Final = 16 * 1024
+"""Bytes that a large write passes on separately: copying them would cost more than a call."""
+
 LARGE_BODY: Final = 256 * 1024
 """Bytes of a body that is written separately from its head, so that all subscribers share it, and
 nothing copies it."""
@@ -101,12 +104,12 @@ class Outbox:
         chunks = self._ready_chunks
         if not chunks:  # it has been flushed already, outside of `Outboxes.flush`
             return
-        if self._has_parts:
-            self._flush_parts()
-            return
         if len(chunks) == 1:
             data = chunks[0]
             self.messages_out += 1
+        elif self._has_parts or (self._takes_parts and self.size >= _FULL_WRITE_BYTES):
+            self._flush_parts()
+            return
         else:
             data = b"".join(chunks)
             self.messages_out += len(chunks)
@@ -122,7 +125,7 @@ class Outbox:
         self.bytes_out += sum(map(len, chunks))
         small_chunks: list[bytes] = []
         for chunk in chunks:
-            if len(chunk) < LARGE_BODY:
+            if len(chunk) < _MIN_PART_BYTES:
                 small_chunks.append(chunk)
                 continue
             if small_chunks:

@@ -1,0 +1,249 @@
+# cython: language_level=3
+"""Threads that write to the sockets of clients, without the GIL.
+
+More than half of the time of a delivery is the system's copying in `send`. So the engine's thread
+leaves large writes, and the writes to many clients at once, to a few threads (io_threads.h):
+
+    SocketWriter.write --- submitted ---> I/O thread: sendmsg, epoll while the socket is full
+          ^                                   |
+          +---- IoThreads.collect <--- done --+   (the event loop polls an eventfd)
+
+A `SocketWriter` has at most one write in progress, so the bytes of a client stay in order. Bytes
+that follow are collected meanwhile, and are the next write. A small write to a client without a
+write in progress is executed at once, on the engine's thread, unless many other clients have output
+to be flushed: a client that talks alone does not wait for another thread.
+
+The pieces of a write are not copied. The writer holds a reference to them until the write is done,
+and closes its descriptor no earlier: it is a duplicate of the connection's, which the event loop may
+close at any time.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.errno cimport errno
+from libc.stdlib cimport free, malloc
+from posix.unistd cimport close
+
+import os
+from collections import deque
+
+cdef extern from "io_threads.h":
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+
+    ctypedef struct io_write:
+        io_write *next
+        void *owner
+        iovec *unsent
+        size_t unsent_count
+        int descriptor
+        int error
+        int is_polled
+        iovec *pieces
+
+    ctypedef struct io_threads:
+        int wake
+
+    int EAGAIN
+    int SHUT_RDWR
+    int shutdown(int descriptor, int how)
+    io_threads *io_start(size_t count)
+    void io_stop(io_threads *all) nogil
+    void io_submit(io_threads *all, io_write *write)
+    io_write *io_collect(io_threads *all)
+    void io_settle(io_threads *all) nogil
+    int io_send(int descriptor, iovec **pieces, size_t *count)
+    void io_wake(int descriptor)
+    void io_clear(int descriptor)
+    int io_duplicate(int descriptor)
+
+cdef Py_ssize_t MIN_SUBMITTED_BYTES = 16 * 1024  # bytes that are worth a thread: some microseconds
+
+cdef Py_ssize_t MIN_CROWD = 16  # clients with output from which on small writes are worth a thread
+
+cdef Py_ssize_t MAX_WAITING_BYTES = 128 * 1024  # bytes behind a write; the backlog keeps those after
+
+
+cdef class IoThreads:
+    cdef io_threads *_threads
+    cdef list _pending_outboxes
+    cdef object _ended  # writers, and the errors of their writes
+    cdef size_t _write_count  # writes in progress
+
+    def __init__(self, int count, list pending_outboxes):
+        self._pending_outboxes = pending_outboxes
+        self._ended = deque()
+        self._threads = io_start(count)
+        if self._threads == NULL:
+            raise OSError(errno, os.strerror(errno))
+
+    def fileno(self):
+        return self._threads.wake
+
+    def collect(self):
+        cdef io_write *write
+        cdef io_write *next_write
+        if self._threads == NULL:
+            return
+        io_clear(self._threads.wake)
+        next_write = io_collect(self._threads)
+        while next_write != NULL:
+            write = next_write
+            next_write = write.next
+            self._ended.append((<SocketWriter>write.owner, write.error))
+            Py_DECREF(<SocketWriter>write.owner)
+            free(write)
+            self._write_count -= 1
+        try:
+            while self._ended:
+                writer, error = self._ended.popleft()
+                (<SocketWriter>writer)._end_write(error)
+        except BaseException:
+            io_wake(self._threads.wake)  # the others are next
+            raise
+
+    def settle(self):
+        cdef size_t count = 0
+        while self._write_count != count:
+            count = self._write_count
+            with nogil:
+                io_settle(self._threads)
+            self.collect()
+
+    def stop(self):
+        cdef io_threads *threads = self._threads
+        self._threads = NULL
+        with nogil:
+            io_stop(threads)
+
+
+cdef class SocketWriter:
+    cdef readonly Py_ssize_t unsent_bytes
+    cdef IoThreads _threads
+    cdef int _connection
+    cdef int _descriptor
+    cdef list _in_progress  # the pieces of the write in progress; None for none
+    cdef list _waiting
+    cdef Py_ssize_t _waiting_bytes
+    cdef bint _is_paused
+    cdef bint _is_closed
+    cdef bint _lacks_descriptor
+    cdef object _transport
+    cdef object _pause
+    cdef object _resume
+    cdef object _on_sent
+
+    def __init__(self, IoThreads threads, transport, pause, resume, on_sent):
+        self._threads = threads
+        self._transport = transport
+        self._connection = transport.get_extra_info("socket").fileno()
+        self._descriptor = -1
+        self._waiting = []
+        self._pause = pause
+        self._resume = resume
+        self._on_sent = on_sent
+
+    def write(self, data):
+        cdef Py_ssize_t size = len(data)
+        if self._is_closed or size == 0:
+            return
+        if self._in_progress is not None:
+            self._waiting.append(data)
+            self._waiting_bytes += size
+            self.unsent_bytes += size
+            if self._waiting_bytes >= MAX_WAITING_BYTES and not self._is_paused:
+                self._is_paused = True
+                self._pause()
+        elif self._lacks_descriptor:
+            self._transport.write(data)
+        elif size >= MIN_SUBMITTED_BYTES or len(self._threads._pending_outboxes) >= MIN_CROWD:
+            self._submit([data], size)
+        else:
+            self._write_now(data, size)
+
+    def abort(self):
+        self._waiting = []
+        self._waiting_bytes = 0
+        if self._in_progress is not None:
+            shutdown(self._descriptor, SHUT_RDWR)  # so it ends soon
+        self.close()
+
+    def close(self):
+        self._is_closed = True
+        self._transport = self._pause = self._resume = self._on_sent = None
+        if self._in_progress is None and self._descriptor >= 0:
+            close(self._descriptor)
+            self._descriptor = -1
+
+    cdef _write_now(self, data, Py_ssize_t size):
+        """Send what the socket takes; an I/O thread waits until it takes the rest."""
+        cdef iovec piece = _piece_of(data)
+        cdef iovec *unsent = &piece
+        cdef size_t count = 1
+        cdef int error = io_send(self._connection, &unsent, &count)
+        if error == EAGAIN:
+            rest = data if piece.iov_len == <size_t>size else memoryview(data)[size - piece.iov_len :]
+            self._submit([rest], piece.iov_len)
+        elif error:
+            self._transport.abort()
+
+    cdef _submit(self, list pieces, Py_ssize_t size):
+        cdef io_write *write
+        cdef Py_ssize_t i
+        if self._descriptor < 0 and self._threads._threads != NULL:
+            self._descriptor = io_duplicate(self._connection)
+        if self._descriptor < 0 or self._threads._threads == NULL:
+            self._lacks_descriptor = True
+            for data in pieces:
+                self._transport.write(data)
+            return
+        write = <io_write *>malloc(sizeof(io_write) + len(pieces) * sizeof(iovec))
+        if write == NULL:
+            raise MemoryError
+        for i in range(len(pieces)):
+            write.pieces[i] = _piece_of(pieces[i])
+        write.unsent = write.pieces
+        write.unsent_count = len(pieces)
+        write.descriptor = self._descriptor
+        write.error = write.is_polled = 0
+        write.owner = <void *>self
+        Py_INCREF(self)
+        self._in_progress = pieces
+        self.unsent_bytes = size
+        self._threads._write_count += 1
+        io_submit(self._threads._threads, write)
+
+    cdef _end_write(self, int error):
+        self._in_progress = None
+        self.unsent_bytes = 0
+        pieces, size = self._waiting, self._waiting_bytes
+        self._waiting = []
+        self._waiting_bytes = 0
+        if error:
+            if not self._is_closed:
+                self._transport.abort()
+        elif pieces:
+            self._submit(pieces, size)
+        if self._is_closed:
+            if self._in_progress is None:
+                self.close()
+            return
+        if self._is_paused:
+            self._is_paused = False
+            self._resume()
+        if self._in_progress is None:
+            self._on_sent()
+
+
+cdef iovec _piece_of(data):
+    """Return the address of bytes; the caller keeps them alive."""
+    cdef iovec piece
+    if PyBytes_CheckExact(data):
+        piece.iov_base = PyBytes_AS_STRING(data)
+        piece.iov_len = PyBytes_GET_SIZE(data)
+    else:
+        piece.iov_base = PyMemoryView_GET_BUFFER(data).buf
+        piece.iov_len = PyMemoryView_GET_BUFFER(data).len
+    return piece
