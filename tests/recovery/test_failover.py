@@ -234,3 +234,26 @@ def test_who_is_away_holds_nobody_up_for_long(tmp_path: Path) -> None:
             other.start()
         wait_until(lambda: len(replay(other.server)) == MESSAGES)
         check(pair, expected)
+
+
+def test_messages_of_an_instance_that_dies_are_durable_enough(tmp_path: Path) -> None:
+    """They are at both instances: subscribers of the other one do not wait for its downgrade."""
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        with (
+            pair["A"].server.log_on("reader") as reader,
+            pair["B"].server.log_on("writer", opts=QUICK_ACKS) as writer,
+        ):
+            reader.send(
+                {"c": "subscribe", "sub_id": "s", "t": "orders", "bm": "0"}
+                | {"o": "fully_durable", "a": "processed", "cid": "s"}
+            )
+            assert reader.receive_header()["status"] == "success"
+            for number in range(1, 51):
+                writer.publish("orders", b'{"id":%d}' % number, s=number, a="persisted")
+                while writer.receive_header()["s"] < number:
+                    pass
+            pair["B"].kill()
+            assert [reader.receive()[1] for _ in range(50)] == [
+                b'{"id":%d}' % number for number in range(1, 51)
+            ]

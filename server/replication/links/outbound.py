@@ -145,6 +145,8 @@ class OutboundReplication:
         if destination.sender.unreported_skipped:
             self._log_skipped()
         if frame is None:
+            # Entries that are not for the destination settle when examined: no ack follows.
+            link.replication.update_settled()
             return False
         destination.bytes_out += link.send(frame, compress=destination.spec.compression is not None)
         return True
