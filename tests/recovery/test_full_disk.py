@@ -134,6 +134,34 @@ def test_a_full_disk_is_relieved_by_deleting_records(tmp_path: Path, topic: str)
             assert records(server, topic) == []
 
 
+@pytest.mark.parametrize("slabs", [2, 3, 5])
+def test_updates_go_on_in_a_file_of_few_slabs(tmp_path: Path, slabs: int) -> None:
+    """Superseded records are most of the file: their space is used again soon, without deletions.
+
+    Two slabs are the least: one for the records, and one to move them to.
+    """
+    keys, updates = 5, 120
+    elements = ELEMENTS.format(sow=".", journal="journal")
+    with running_server(tmp_path, elements=elements) as server:
+        pid = server.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, ((slabs << 20) + (1 << 16), hard))
+        with log_on(server) as peer:
+            publisher = Publisher(peer, "aside")
+            for update in range(updates):
+                wait_until(
+                    lambda: publisher.publish(update % keys)["status"] == "success",  # noqa: B023
+                    "there is no room",
+                )
+            assert len(publisher.safe) == updates
+            refused = publisher.sequence - 1 - updates
+        assert refused < updates // 3
+        assert records(server, "aside") == publisher.safe[-keys:]
+        kill(server)
+    with running_server(tmp_path, elements=elements) as server:
+        assert records(server, "aside") == publisher.safe[-keys:]
+
+
 def until_published(publisher: Publisher) -> None:
     """Publish until there is room, which is when slabs have been freed."""
     wait_until(lambda: publisher.publish()["status"] != "failure", "there is no room")

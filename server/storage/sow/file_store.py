@@ -429,7 +429,13 @@ class FileStore:
     def _clean_for_space(self) -> None:
         """Clean until a slab is free for later entries, where possible: the file cannot grow."""
         log = self._log
-        if log.awaiting_commit_count or log.log_bytes - self._live_bytes < log.slab_size:
+        if log.awaiting_commit_count:
+            log.commit()  # the commits before may have shared a synchronisation
+            return
+        dead_bytes = log.log_bytes - self._live_bytes
+        has_dead_slab = dead_bytes >= log.slab_size
+        # The newest slab cannot be cleaned; it can if another one follows.
+        if not has_dead_slab and (2 * dead_bytes < log.slab_size or not log.seal_only_slab()):
             return
         tail_epoch = log.tail_epoch
         while log.tail_epoch == tail_epoch and self._clean_bytes(log.slab_size):

@@ -354,6 +354,13 @@ class SlabLog:
 
     # ---- cleaning
 
+    def seal_only_slab(self) -> bool:
+        """Continue in a free slab if all of the log is in one; return whether that was possible."""
+        if self._sealed_slabs or self._head_slab is None or not self._free_slabs:
+            return False
+        self.begin_slab()
+        return True
+
     @property
     def tail_epoch(self) -> int:
         """The epoch of the oldest slab of the log, 0 if it has none."""
