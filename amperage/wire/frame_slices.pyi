@@ -26,6 +26,15 @@ def framed(bodies: Sequence[bytes], left: bytes, right: bytes) -> bytes:
         right: its end behind that.
     """
 
+class SharedFrames:
+    """Frames that refer to their bodies. `bytes` copies them."""
+
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+
+def framed_shared(bodies: Sequence[bytes], left: bytes, right: bytes) -> bytes | SharedFrames:
+    """Put bodies into frames, and copy no bodies that are long; see `framed`."""
+
 def framed_for(sub_id: str, body: bytes, left: bytes, keys: bytes) -> bytes:
     """Put a body into a frame for one subscription.
 

@@ -8,7 +8,7 @@ of them. Bodies become objects only on access.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsUnsignedLongLong
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport uint8_t, uint64_t
 
 from server.util.prefetch cimport fetch
@@ -26,6 +26,8 @@ cdef enum:
     SUB_IDS_KEY = 9      # ,"sids":"
     SUB_IDS_END = 2      # "}
     MIN_CAPACITY = 8
+    MIN_SHARED_BODY = 512        # mean bytes of bodies from which on copying costs more than a piece
+    MIN_SHARED_BYTES = 16 * 1024 # bytes of bodies of a write that is worth an I/O thread
 
 
 cdef class Table:
@@ -277,10 +279,8 @@ cdef inline Py_ssize_t frame_size(const Around *around, Py_ssize_t size) noexcep
     return LENGTH + around.left_size + LENGTH_KEY + count_decimals(size) + around.right_size + size
 
 
-cdef inline uint8_t *put_frame(
-    uint8_t *to, Around *around, const char *body, Py_ssize_t size
-) noexcept nogil:
-    """Write a message; bodies of equal size have equal heads, so the previous one is copied."""
+cdef inline uint8_t *put_head(uint8_t *to, Around *around, Py_ssize_t size) noexcept nogil:
+    """Write a message without its body; bodies of equal size have equal heads, which are copied."""
     cdef uint8_t *head = to
     if size == around.last:
         to = put(to, around.head, around.head_size)
@@ -290,7 +290,14 @@ cdef inline uint8_t *put_frame(
         to = put(put_decimals(to, size), around.right, around.right_size)
         around.last, around.head_size = size, to - head
     around.head = head
-    return put(to, body, size)
+    return to
+
+
+cdef inline uint8_t *put_frame(
+    uint8_t *to, Around *around, const char *body, Py_ssize_t size
+) noexcept nogil:
+    """Write a message."""
+    return put(put_head(to, around, size), body, size)
 
 
 def framed(bodies, bytes left not None, bytes right not None):
@@ -313,6 +320,77 @@ def framed(bodies, bytes left not None, bytes right not None):
         )
         return made
     return framed_objects(bodies if type(bodies) is list else list(bodies), &around)
+
+
+cdef class SharedFrames:
+    """Frames whose bodies are not copied: an I/O thread sends them from where they were read.
+
+    They keep all of that in memory, so they are most of it.
+    """
+
+    def __dealloc__(self):
+        PyMem_Free(self.pieces)
+
+    def __len__(self):
+        return self.size
+
+    def __bytes__(self):
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, self.size)
+        cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(made)
+        cdef Py_ssize_t number
+        for number in range(self.piece_count):
+            to = put(to, <const char *> self.pieces[number].iov_base, self.pieces[number].iov_len)
+        return made
+
+
+def framed_shared(bodies, bytes left not None, bytes right not None):
+    cdef FrameSlices slices
+    cdef Py_ssize_t number, size = 0
+    if type(bodies) is FrameSlices:
+        slices = <FrameSlices> bodies
+        for number in range(slices.size):
+            size += slices.first[number].size
+        if (
+            size >= MIN_SHARED_BYTES
+            and size >= MIN_SHARED_BODY * slices.size
+            and size >= PyBytes_GET_SIZE(slices.chunk) // 2
+        ):
+            return shared_frames(slices, left, right)
+    return framed(bodies, left, right)
+
+
+cdef SharedFrames shared_frames(FrameSlices bodies, bytes left, bytes right):
+    cdef Py_ssize_t number, head_total = 0
+    cdef SharedFrames parts = SharedFrames.__new__(SharedFrames)
+    cdef Around around
+    cdef uint8_t *to
+    cdef uint8_t *head
+    cdef FrameSlice *one
+    cdef iovec *piece
+    around.left, around.left_size = PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)
+    around.right, around.right_size = PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right)
+    around.last, around.head, around.head_size = -1, NULL, 0
+    for number in range(bodies.size):
+        one = &bodies.first[number]
+        head_total += frame_size(&around, one.size) - one.size
+        parts.size += frame_size(&around, one.size)
+    parts.chunk = bodies.chunk
+    parts.heads = PyBytes_FromStringAndSize(NULL, head_total)
+    parts.piece_count = 2 * bodies.size
+    parts.pieces = piece = <iovec *> PyMem_Malloc(parts.piece_count * sizeof(iovec))
+    if piece == NULL:
+        raise MemoryError
+    to = <uint8_t *> PyBytes_AS_STRING(parts.heads)
+    for number in range(bodies.size):
+        one = &bodies.first[number]
+        head = to
+        to = put_head(to, &around, one.size)
+        piece.iov_base, piece.iov_len = head, to - head
+        piece += 1
+        piece.iov_base = <void *> (PyBytes_AS_STRING(bodies.chunk) + one.start)
+        piece.iov_len = one.size
+        piece += 1
+    return parts
 
 
 def framed_for(str sub_id not None, bytes body not None, bytes left not None, bytes keys not None):

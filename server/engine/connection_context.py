@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_slices import SharedFrames
     from server.security.authentication import LogonAuthenticator
     from server.security.entitlement import Entitlement
     from server.security.interceptors.base import TransportFilter
@@ -55,6 +56,8 @@ class ConnectionHandle:
         read_backlog_stats: returns the data retained for the peer; None if its transport never
             retains any.
         takes_parts: whether `send` takes messages in several calls.
+        send_shared: the same as `send` for frames that refer to their bodies; None if they have to
+            be copied.
     """
 
     address: str
@@ -67,3 +70,4 @@ class ConnectionHandle:
     read_socket_stats: Callable[[], SocketStats] = lambda: NO_SOCKET_STATS
     read_backlog_stats: Callable[[], BacklogStats | None] = lambda: None
     takes_parts: bool = False
+    send_shared: Callable[[SharedFrames], None] | None = None

@@ -174,7 +174,11 @@ class Session:
         outboxes, send = engine.outboxes, with_wire_trace(self, self.log, connection.send)
         takes_parts = connection.takes_parts and send is connection.send
         self.outbox = Outbox(
-            outboxes.pending_outboxes, outboxes.traffic, send, takes_parts=takes_parts
+            outboxes.pending_outboxes,
+            outboxes.traffic,
+            send,
+            connection.send_shared if takes_parts else None,
+            takes_parts=takes_parts,
         )
         self._answer_writer = self.outbox.counting_writer(outboxes.traffic.answers)
         self.heartbeat_timer = HeartbeatTimer(self, 0)

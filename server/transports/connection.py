@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
+from amperage.wire.frame_slices import SharedFrames
 from server.engine.connection_context import ConnectionHandle
 from server.engine.scheduler import LONG_READ_SIZE
 from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
@@ -213,6 +214,7 @@ class TransportConnection(asyncio.Protocol):
         reader: FrameSource | None = None,
         *,
         takes_parts: bool = False,
+        shared_sink: Callable[[SharedFrames], None] | None = None,
     ) -> None:
         backlog = self._backlog
         connection = ConnectionHandle(
@@ -226,6 +228,7 @@ class TransportConnection(asyncio.Protocol):
             self._read_socket_stats,
             lambda: backlog.stats,
             takes_parts,
+            shared_sink,
         )
         self._session = self._engine.begin_session(connection_context, connection, reader)
 
@@ -266,16 +269,16 @@ class TransportConnection(asyncio.Protocol):
         assert self._transport is not None  # noqa: S101 - called while connected
         return printable_address(self._transport.get_extra_info("peername"))
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | SharedFrames) -> None:
         """Send bytes to the peer, now or when its socket accepts them."""
         self._backlog.send(data)
 
-    def _write(self, data: bytes | memoryview) -> None:
+    def _write(self, data: bytes | SharedFrames | memoryview) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if self._writer is None:
-            transport.write(data)
+            transport.write(bytes(data) if isinstance(data, SharedFrames) else data)
         else:
             self._writer.write(data)
 

@@ -20,7 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define IO_MAX_PIECES 64       /* pieces of one call of the system */
+#define IO_MAX_PIECES 1024     /* pieces of one call of the system: IOV_MAX of Linux */
 #define IO_MAX_EVENTS 64       /* sockets that one poll reports */
 #define IO_MAX_RESERVED 64     /* descriptors that are left to other parts of the process */
 

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from amperage.wire.frame_slices import SharedFrames
+
 class IoThreads:
     """The I/O threads of an instance.
 
@@ -52,7 +54,7 @@ class SocketWriter:
         resume: Callable[[], None],
         on_sent: Callable[[], None],
     ) -> None: ...
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | SharedFrames | memoryview) -> None:
         """Write bytes, now or behind those that wait."""
 
     def abort(self) -> None:

@@ -23,16 +23,15 @@ from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport errno
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 from posix.unistd cimport close
+
+from amperage.wire.frame_slices cimport SharedFrames, iovec
 
 import os
 from collections import deque
 
 cdef extern from "io_threads.h":
-    struct iovec:
-        void *iov_base
-        size_t iov_len
-
     ctypedef struct io_write:
         io_write *next
         void *owner
@@ -157,7 +156,7 @@ cdef class SocketWriter:
                 self._is_paused = True
                 self._pause()
         elif self._lacks_descriptor:
-            self._transport.write(data)
+            self._transport.write(bytes(data))
         elif size >= MIN_SUBMITTED_BYTES or len(self._threads._pending_outboxes) >= MIN_CROWD:
             self._submit([data], size)
         else:
@@ -191,21 +190,32 @@ cdef class SocketWriter:
 
     cdef _submit(self, list pieces, Py_ssize_t size):
         cdef io_write *write
-        cdef Py_ssize_t i
+        cdef iovec *to
+        cdef SharedFrames parts
+        cdef size_t count = 0
         if self._descriptor < 0 and self._threads._threads != NULL:
             self._descriptor = io_duplicate(self._connection)
         if self._descriptor < 0 or self._threads._threads == NULL:
             self._lacks_descriptor = True
             for data in pieces:
-                self._transport.write(data)
+                self._transport.write(bytes(data))
             return
-        write = <io_write *>malloc(sizeof(io_write) + len(pieces) * sizeof(iovec))
+        for data in pieces:
+            count += (<SharedFrames>data).piece_count if type(data) is SharedFrames else 1
+        write = <io_write *>malloc(sizeof(io_write) + count * sizeof(iovec))
         if write == NULL:
             raise MemoryError
-        for i in range(len(pieces)):
-            write.pieces[i] = _piece_of(pieces[i])
         write.unsent = write.pieces
-        write.unsent_count = len(pieces)
+        write.unsent_count = count
+        to = write.pieces
+        for data in pieces:
+            if type(data) is SharedFrames:
+                parts = <SharedFrames>data
+                memcpy(to, parts.pieces, parts.piece_count * sizeof(iovec))
+                to += parts.piece_count
+            else:
+                to[0] = _piece_of(data)
+                to += 1
         write.descriptor = self._descriptor
         write.error = write.is_polled = 0
         write.owner = <void *>self

@@ -15,6 +15,7 @@ from amperage.wire.protocol_detection import ProtocolDetector
 from server.transports.connection import TransportConnection, TransportContext
 
 if TYPE_CHECKING:
+    from amperage.wire.frame_slices import SharedFrames
     from server.engine.session import Session
 
 
@@ -38,7 +39,12 @@ class StreamConnection(TransportConnection):
             self._receive_opening(session, data)
 
     def _start_serving(self) -> None:
-        self._begin_session(self._connection_context, self._send_frames, takes_parts=True)
+        self._begin_session(
+            self._connection_context,
+            self._send_frames,
+            takes_parts=True,
+            shared_sink=None if self._writer is None else self._send_shared,
+        )
 
     def _receive_opening(self, session: Session, data: bytes) -> None:
         """Receive bytes that may belong to the opening, or are compressed."""
@@ -69,3 +75,9 @@ class StreamConnection(TransportConnection):
 
     def _send_frames(self, data: bytes) -> None:
         self._send(data if self._compression is None else self._compression.compress(data))
+
+    def _send_shared(self, frames: SharedFrames) -> None:
+        if self._compression is None:
+            self._send(frames)
+        else:
+            self._send_frames(bytes(frames))

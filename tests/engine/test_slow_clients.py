@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amperage.wire.frame_slices import SharedFrames, framed_shared
 from server.topics.subscriptions.limits.client_limits import ClientLimits
 from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
 from tests.engine.support import RecordingLog, SimulatedClock
+from tests.support.frame_slices import bodies_in_stream
 
 ROOMY = ClientLimits(
     memory_bytes=10**9, disk_bytes=10**9, directory="/tmp", client_share=1.0, max_age_s=None
@@ -47,8 +49,8 @@ class Client:
         if self.room > 0 and self.is_connected:
             self.backlog.resume_writing()
 
-    def _write(self, data: bytes | memoryview) -> None:
-        self.taken += data
+    def _write(self, data: bytes | memoryview | SharedFrames) -> None:
+        self.taken += bytes(data)
         self.room -= 1
         if self.room <= 0:
             self.backlog.pause_writing()
@@ -66,6 +68,7 @@ class Client:
     st.lists(
         st.one_of(
             st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 1_700_000])),
+            st.tuples(st.just("share"), st.sampled_from([20_000, 200_000])),
             st.tuples(st.just("read"), st.sampled_from([1, 2, 3, 1000])),
             st.tuples(st.just("offline"), st.just(0)),
             st.tuples(st.just("turn"), st.just(0)),
@@ -84,6 +87,12 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
             data = bytes([number % 251]) * size
             sent += data
             client.backlog.send(data)
+        elif step == "share":
+            bodies = bodies_in_stream([bytes([number % 251]) * (size // 10)] * 10)
+            frames = framed_shared(bodies, b"{", b"}")
+            assert isinstance(frames, SharedFrames)
+            sent += bytes(frames)
+            client.backlog.send(frames)
         elif step == "read":
             client.read(size)
         elif step == "turn":

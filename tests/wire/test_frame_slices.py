@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from amperage.wire.frame_slices import (
     HeaderParts,
+    SharedFrames,
     framed,
     framed_by_key,
     framed_for,
     framed_for_each,
+    framed_shared,
 )
 from amperage.wire.framing import frame
 from tests.support.frame_slices import bodies_in_stream
@@ -49,6 +51,20 @@ def test_frames_have_heads_that_say_their_lengths(
     expected = [frame(b'%b,"l":%d%b' % (left, len(body), right), body) for body in some]
     for given_as in (some, tuple(some), bodies_in_stream(bodies)[part]):
         assert framed(given_as, left, right) == b"".join(expected)
+        assert framed_shared(given_as, left, right) == b"".join(expected)
+
+
+@given(st.lists(st.integers(0, 3_000), min_size=1, max_size=40), st.binary(max_size=20))
+def test_frames_that_refer_to_their_bodies_are_the_same_bytes(
+    sizes: list[int], left: bytes
+) -> None:
+    """Bodies are not copied if they are long: 512 bytes in the mean, and 16 KB in all."""
+    bodies = bodies_in_stream([bytes([number]) * size for number, size in enumerate(sizes)])
+    expected = framed(bodies, left, b"}")
+    made = framed_shared(bodies, left, b"}")
+    is_long = sum(sizes) >= max(16_384, 512 * len(sizes))
+    assert isinstance(made, SharedFrames) == is_long
+    assert (len(made), bytes(made)) == (len(expected), expected)
 
 
 @given(BODIES, st.data(), st.booleans())

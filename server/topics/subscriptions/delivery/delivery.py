@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from amperage.wire.frame_slices import FrameSlices, framed
+from amperage.wire.frame_slices import FrameSlices, framed, framed_shared
 from amperage.wire.framing import frame_head
 from amperage.wire.header import json_text
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.message_batch import MessageBatch
-from server.topics.subscriptions.delivery.outbox import LARGE_BODY
+from server.topics.subscriptions.delivery.outbox import LARGE_BODY, Outbox
 from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.delivery.record_frames import frames
 from server.topics.subscriptions.limits.failures import end_failed_subscriptions
@@ -137,8 +137,11 @@ class DirectDelivery:
         ):
             self._deliver_large(bodies[0], header_keys)
             return
-        data = framed(bodies, self.header_start, header_keys + self.header_end)
-        self.outbox.write_batch(data, len(bodies))
+        outbox, header_end = self.outbox, header_keys + self.header_end
+        if isinstance(outbox, Outbox) and outbox.is_sharing:
+            outbox.write_batch(framed_shared(bodies, self.header_start, header_end), len(bodies))
+        else:
+            outbox.write_batch(framed(bodies, self.header_start, header_end), len(bodies))
 
     def _deliver_marked(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages with a bookmark each, and write them to the connection's outbox."""

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias, cast
 
+from amperage.wire.frame_slices import SharedFrames
 from server.topics.subscriptions.traffic import OutputTraffic
 from server.util.counters import TrafficCounter
 
@@ -40,6 +41,10 @@ LARGE_BODY: Final = 256 * 1024
 nothing copies it."""
 
 
+Chunk: TypeAlias = bytes | SharedFrames
+"""Bytes of frames, or frames whose bodies are not copied before they are sent."""
+
+
 class Outbox:
     """Collects bytes for one connection until the next flush.
 
@@ -47,9 +52,11 @@ class Outbox:
         pending_outboxes: the engine's list of outboxes that have output.
         traffic: counts all output except plain deliveries; see `counting_writer`.
         sink: takes the collected bytes; the connection's write.
+        shared_sink: takes frames that refer to their bodies; None if bodies have to be copied.
         takes_parts: whether the sink takes messages in several calls.
 
     Attributes:
+        is_sharing: whether frames that refer to their bodies may be written.
         bytes_out: bytes written to the sink.
         messages_out: messages written to the sink: one per call of `write`, see `write_batch`.
     """
@@ -59,15 +66,18 @@ class Outbox:
         pending_outboxes: list[Outbox],
         traffic: OutputTraffic,
         sink: Callable[[bytes], None],
+        shared_sink: Callable[[SharedFrames], None] | None = None,
         *,
         takes_parts: bool = False,
     ) -> None:
+        self.is_sharing: Final = shared_sink is not None
         self.traffic: Final = traffic
         self._pending_outboxes = pending_outboxes
         self._sink = sink
+        self._shared_sink = shared_sink
         self._takes_parts = takes_parts
         self._has_parts = False  # whether a message in parts has been written
-        self._ready_chunks: list[bytes] = []
+        self._ready_chunks: list[Chunk] = []
         # where `write` appends; never empty behind a reservation, always empty when closed
         self._tail_chunks = self._ready_chunks
         self._reservations: deque[Reservation] = deque()
@@ -80,7 +90,7 @@ class Outbox:
         self._is_closed = True
         self._tail_chunks = []
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Chunk) -> None:
         """Append bytes to the next flush, or behind the last reservation."""
         if not self._tail_chunks:
             if self._is_closed:
@@ -88,7 +98,7 @@ class Outbox:
             self._pending_outboxes.append(self)
         self._tail_chunks.append(data)
 
-    def write_batch(self, data: bytes, messages: int) -> None:
+    def write_batch(self, data: Chunk, messages: int) -> None:
         """Append bytes that are several messages, or none: a part of one."""
         if not messages and self._takes_parts:
             self._has_parts = True
@@ -104,18 +114,23 @@ class Outbox:
         chunks = self._ready_chunks
         if not chunks:  # it has been flushed already, outside of `Outboxes.flush`
             return
+        data: Chunk
         if len(chunks) == 1:
             data = chunks[0]
             self.messages_out += 1
-        elif self._has_parts or (self._takes_parts and self.size >= _FULL_WRITE_BYTES):
+        elif (
+            self._has_parts
+            or self.is_sharing
+            or (self._takes_parts and self.size >= _FULL_WRITE_BYTES)
+        ):
             self._flush_parts()
             return
         else:
-            data = b"".join(chunks)
+            data = b"".join(cast(list[bytes], chunks))
             self.messages_out += len(chunks)
         self.bytes_out += len(data)
         chunks.clear()
-        self._sink(data)
+        self._pass_on(data)
 
     def _flush_parts(self) -> None:
         """Write all bytes that may leave, large parts separately and without a copy."""
@@ -125,15 +140,21 @@ class Outbox:
         self.bytes_out += sum(map(len, chunks))
         small_chunks: list[bytes] = []
         for chunk in chunks:
-            if len(chunk) < _MIN_PART_BYTES:
+            if isinstance(chunk, bytes) and len(chunk) < _MIN_PART_BYTES:
                 small_chunks.append(chunk)
                 continue
             if small_chunks:
                 self._sink(b"".join(small_chunks))
                 small_chunks = []
-            self._sink(chunk)
+            self._pass_on(chunk)
         if small_chunks:
             self._sink(b"".join(small_chunks))
+
+    def _pass_on(self, chunk: Chunk) -> None:
+        if isinstance(chunk, bytes):
+            self._sink(chunk)
+        elif self._shared_sink is not None:
+            self._shared_sink(chunk)
 
     @property
     def pieces(self) -> int:
@@ -166,7 +187,7 @@ class Outbox:
         if not (self._reservations or self._is_closed):
             self._tail_chunks = self._ready_chunks
 
-    def append_chunks(self, chunks: Iterable[bytes]) -> None:
+    def append_chunks(self, chunks: Iterable[Chunk]) -> None:
         """Append bytes to the next flush."""
         for chunk in chunks:
             if chunk and not self._is_closed:
@@ -208,7 +229,7 @@ class Reservation:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self.chunks_behind: list[bytes] = [b""]  # not empty, so that `write` does not queue a flush
+        self.chunks_behind: list[Chunk] = [b""]  # not empty, so that `write` does not queue a flush
         self.is_open = True
 
     def write(self, data: bytes) -> None:
@@ -237,7 +258,7 @@ class Reservation:
 
     def withdraw(self) -> list[bytes]:
         """Close, and return the bytes behind instead of releasing them."""
-        chunks = self.chunks_behind[1:]
+        chunks = [bytes(chunk) for chunk in self.chunks_behind[1:]]
         del self.chunks_behind[1:]
         self.close()
         return chunks

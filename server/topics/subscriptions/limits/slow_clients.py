@@ -24,8 +24,9 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from amperage.wire.frame_slices import SharedFrames
 from server.topics.subscriptions.limits.client_limits import ClientLimits
 from server.util.daemon_threads import DaemonThreadPool
 from server.util.large_bodies import MIN_LARGE_BYTES, free_when_unused
@@ -48,6 +49,9 @@ _MARKS_PER_LIFETIME: Final = 100
 
 _UNLIMITED_STEP: Final = 1.0
 """The same in seconds, if there is no limit; then the age is only displayed."""
+
+
+_Piece: TypeAlias = bytes | memoryview | SharedFrames
 
 
 class BacklogStats(NamedTuple):
@@ -134,7 +138,7 @@ class ClientBacklog:
         clock: Clock,
         log: ServerLog,
         client_name: Callable[[], str],
-        write: Callable[[bytes | memoryview], None],
+        write: Callable[[_Piece], None],
         disconnect: Callable[[], None],
         notify_offline_event: Callable[[str], None],
         on_caught_up: Callable[[], None],
@@ -152,7 +156,7 @@ class ClientBacklog:
         self._on_caught_up = on_caught_up
         self._paused_at: float | None = None
         self._is_closed = False
-        self._queue: deque[bytes | memoryview] = deque()  # bytes that follow those in the file
+        self._queue: deque[_Piece] = deque()  # bytes that follow those in the file
         self._file: IO[bytes] | None = None
         self._read_offset = 0
         self._file_size = 0  # the bytes of the file
@@ -201,7 +205,7 @@ class ClientBacklog:
             pool.disk_used,
         )
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | SharedFrames) -> None:
         """Send bytes to the client, now or when its socket takes them."""
         if self._is_closed:
             return
@@ -294,11 +298,11 @@ class ClientBacklog:
         self._cancel_enforcement = None
         self._pool.enforce_limits(self)
 
-    def _enqueue(self, data: bytes) -> None:
+    def _enqueue(self, data: bytes | SharedFrames) -> None:
         self._pool.buffered_bytes_total += len(data)
         self._ages.add(len(data), self._clock.steady_unpaused())
         self._queue.append(data)
-        if len(data) >= MIN_LARGE_BYTES:
+        if isinstance(data, bytes) and len(data) >= MIN_LARGE_BYTES:
             free_when_unused(data)
         if self._file is not None:
             self._add_usage(disk=len(data))
@@ -319,7 +323,7 @@ class ClientBacklog:
         try:
             self._file.seek(0, os.SEEK_END)
             while self._queue and self._file_size < end:
-                self._file_size += self._file.write(self._next_piece())
+                self._file_size += self._file.write(_bytes_of(self._next_piece()))
         except OSError as error:
             self._fail_spilling(error)
             return
@@ -352,7 +356,7 @@ class ClientBacklog:
             self._write(chunk)
             written += len(chunk)
 
-    def _dequeue(self) -> bytes | memoryview | None:
+    def _dequeue(self) -> _Piece | None:
         if self._file is not None:
             return self._dequeue_offline(self._file)
         if not self._queue:
@@ -361,9 +365,9 @@ class ClientBacklog:
         self._add_usage(memory=-len(chunk))
         return chunk
 
-    def _dequeue_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
+    def _dequeue_offline(self, file: IO[bytes]) -> _Piece | None:
         """Remove a chunk from the file or, once that has been read, from the queue; return it."""
-        chunk: bytes | memoryview = b""
+        chunk: _Piece = b""
         if self._read_offset < self._file_size:
             file.seek(self._read_offset)
             chunk = file.read(_SLICE_BYTES)
@@ -379,9 +383,9 @@ class ClientBacklog:
             self._notify_offline_event("offline_stop")
         return chunk or None
 
-    def _next_piece(self) -> bytes | memoryview:
+    def _next_piece(self) -> _Piece:
         chunk = self._queue.popleft()
-        if len(chunk) > _SLICE_BYTES:
+        if not isinstance(chunk, SharedFrames) and len(chunk) > _SLICE_BYTES:
             view = memoryview(chunk)
             chunk, rest = view[:_SLICE_BYTES], view[_SLICE_BYTES:]
             self._queue.appendleft(rest)
@@ -418,7 +422,11 @@ class ClientBacklog:
             self._schedule_age_check()
 
 
-def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
+def _bytes_of(piece: _Piece) -> bytes | memoryview:
+    return bytes(piece) if isinstance(piece, SharedFrames) else piece
+
+
+def _release(queue: deque[_Piece], file: IO[bytes] | None) -> None:
     """Free waiting bytes and close the file; yield to other threads after each large chunk."""
     while queue:
         if len(queue.popleft()) > _WRITE_BATCH_SIZE:
