@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.chances import examples
+from tests.support.long_form import spread
 from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, module_server
 
@@ -377,18 +378,20 @@ def test_messages_sent_together_mean_what_they_mean_one_by_one(
     assert together == play(server, made, acks, heard, at_once=False, bookmarks=bookmarks)
 
 
-@pytest.mark.parametrize("heard", HEARD[:2])
+TOGETHER: Final = (
+    ("mixed/a", "mixed/b", "plain/x", "plain/y"),
+    ("mixed/a", "mixed/kept", "mixed/records", "plain/x", "stored/a"),
+    ("mixed/records", "plain/x", "stored/a", "stored/b"),
+    ("mixed/jobs", "own", "stored/c", "stored/d", "plain/x"),
+    ("mixed/pattern1", "mixed/pattern2", "mixed/pattern3", "mixed/kept", "plain/x"),
+    ("mixed/counted", "mixed/renamed", "mixed/dated", "mixed/given", "stored/counted"),
+    ("mixed/given", "mixed/a", "mixed/pattern1", "stored/given", "stored/dated"),
+)
+
+
 @pytest.mark.parametrize(
-    "topics",
-    [
-        ("mixed/a", "mixed/b", "plain/x", "plain/y"),
-        ("mixed/a", "mixed/kept", "mixed/records", "plain/x", "stored/a"),
-        ("mixed/records", "plain/x", "stored/a", "stored/b"),
-        ("mixed/jobs", "own", "stored/c", "stored/d", "plain/x"),
-        ("mixed/pattern1", "mixed/pattern2", "mixed/pattern3", "mixed/kept", "plain/x"),
-        ("mixed/counted", "mixed/renamed", "mixed/dated", "mixed/given", "stored/counted"),
-        ("mixed/given", "mixed/a", "mixed/pattern1", "stored/given", "stored/dated"),
-    ],
+    ("heard", "topics"),
+    spread([(heard, topics) for heard in HEARD[:2] for topics in TOGETHER], 7, several=True),
 )
 @settings(max_examples=examples(100, 4), deadline=None)
 @given(st.data(), st.sampled_from(ACKS))

@@ -163,16 +163,23 @@ def test_subscribers_get_the_same_bytes(
     assert deliveries(connections, topics, at_once=True, **headers) == alone
 
 
+HEADERS: Final = (
+    {"numbered": False, "has_values": False, "has_deletions": False},
+    {"numbered": True, "has_values": True, "has_deletions": False},
+    {"numbered": True, "has_values": False, "has_deletions": True},
+)
+WITH_HEADERS: Final = [
+    (name, HEADERS[(number + turn) % 3])
+    for number, name in enumerate(SUBSCRIPTIONS)
+    for turn in range(3)
+]
+"""Each subscription with all headers; in runs that are not long, with those of its turn."""
+
+
 @pytest.mark.parametrize("shift", spread(range(3), 1))
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {"numbered": False, "has_values": False, "has_deletions": False},
-        {"numbered": True, "has_values": True, "has_deletions": False},
-        {"numbered": True, "has_values": False, "has_deletions": True},
-    ],
+    ("name", "headers"), spread(WITH_HEADERS, len(SUBSCRIPTIONS), several=True)
 )
-@pytest.mark.parametrize("name", SUBSCRIPTIONS)
 def test_a_subscription_gets_the_same_bytes(
     name: str, headers: dict[str, bool], shift: int
 ) -> None:

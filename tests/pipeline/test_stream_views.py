@@ -29,6 +29,7 @@ from pipeline.views.streaming.targets import ParquetFiles
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import until
 from tests.pipeline.topics import logged, publish
+from tests.support.long_form import ONLY_LONG
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -217,6 +218,7 @@ def test_a_view_goes_on_from_its_checkpoint(
     assert all(one != other for bodies in told.values() for one, other in pairwise(bodies))
 
 
+@ONLY_LONG
 @pytest.mark.usefixtures("spark")
 def test_a_driver_that_is_killed(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -351,6 +353,7 @@ def test_no_password_is_said_nor_kept(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the servers that a job reads from and publishes to: not even where nothing is done yet."""
+    publish(place.server, "copy-sides", [{"side": "buy"}])
     server = place.uri.replace("//", "//ann:s3cret@")
     state = str(tmp_path / "state")
     follow = ["--follow", "--checkpoint", state, "--publish", f"{server}/json"]
