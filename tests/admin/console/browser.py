@@ -49,6 +49,9 @@ _OPTIONS: Final = (
 _LOOK_SECONDS: Final = 0.1
 """Between two looks at the page, each of which the browser has to answer."""
 
+BETWEEN: Final = "between-pages"
+"""A page that the console does not have, which it says."""
+
 _RULES: Final = ("wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice")
 
 _COLLECT: Final = """
@@ -73,12 +76,15 @@ class Browser:
         port: of the admin interface whose console is shown.
         logs_are_expected: whether a test makes the page say on the console that something failed,
             as it does when its server stops.
+        is_thorough: whether axe looks at all pages that tests want it to look at.
     """
 
     def __init__(self, driver: WebDriver) -> None:
         self.driver = driver
         self.port = 0
         self.logs_are_expected = False
+        self.is_thorough = True
+        self._rests = False
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _COLLECT})
 
     def begin(self) -> None:
@@ -91,6 +97,14 @@ class Browser:
     def close_page(self) -> None:
         """Leave the page, so that it asks for nothing any more."""
         self.driver.get("about:blank")
+
+    def rest(self) -> None:
+        """Leave the page, and keep the console for the next one that is opened."""
+        self._rests = self._is_reusable() and not self.logs_are_expected
+        if self._rests:
+            self.go(BETWEEN)
+        else:
+            self.close_page()
 
     def complaints(self) -> list[str]:
         """What its policy has kept the page from doing, and what went wrong in it."""
@@ -110,11 +124,39 @@ class Browser:
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
-    def open(self, path: str = "overview") -> None:
+    def load(self, path: str = "overview") -> None:
         """Load the console with a page of it, by what stands behind `#/`."""
         self.driver.get("about:blank")  # another fragment alone would load nothing
+        if self._rests:  # the server of the page before may have ended since
+            self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # it has no types
+            self._rests = False
         self.driver.get(f"http://127.0.0.1:{self.port}/#/{path}")
         self.shows("#main h1")
+
+    def open(self, path: str = "overview") -> None:
+        """Show a page of the console, by what stands behind `#/`.
+
+        To load the console takes a third of a second of a processor, several times as long as to
+        draw a page. It is loaded if there is none, or if something may be left of another test.
+        """
+        if not self._is_reusable():
+            self.load(path)
+            return
+        self._rests = False
+        self.go(BETWEEN)
+        self.shows("#main", BETWEEN)
+        self.go(path)
+        self.until(lambda: self.count("#main h1") and BETWEEN not in self.text("#main"))
+
+    def _is_reusable(self) -> bool:
+        """Return whether the page is the console, in the state in which it is loaded."""
+        found: bool = self.run(
+            "return location.port === arguments[0] && !!document.querySelector('#app #main h1')"
+            " && !document.querySelector('dialog') && !localStorage.length"
+            " && window.__complaints.length === 0",
+            str(self.port),
+        )
+        return found
 
     def go(self, path: str) -> None:
         """Follow a link within the console."""
@@ -192,12 +234,16 @@ class Browser:
         for key in keys:
             ActionChains(self.driver).send_keys(key).perform()
 
-    def inaccessible(self, rules: Sequence[str] = _RULES) -> list[str]:
+    def inaccessible(self, rules: Sequence[str] = _RULES, *, always: bool = False) -> list[str]:
         """What axe finds wrong with the page: the rule, and where.
 
         Args:
             rules: names of rules, or of groups of them.
+            always: also in runs that are not long, in which axe looks at each page of the console,
+                and at one dialog, panel and notice of each kind.
         """
+        if not (always or self.is_thorough):
+            return []
         if self.run("return typeof axe") == "undefined":
             self.driver.execute_script(_AXE)
         found = self.driver.execute_async_script(

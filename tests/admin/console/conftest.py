@@ -20,10 +20,13 @@ def require_chromium() -> None:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def chromium(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Browser]:
     """One browser for all tests of a process."""
     require_chromium()
     with running_browser(tmp_path_factory.mktemp("chromium")) as browser:
+        browser.is_thorough = pytestconfig.getoption("--long")
         yield browser
 
 
@@ -33,7 +36,7 @@ def browser(chromium: Browser) -> Iterator[Browser]:
     chromium.begin()
     yield chromium
     complaints = chromium.complaints()
-    chromium.close_page()
+    chromium.rest()
     assert complaints == []
 
 
