@@ -12,6 +12,7 @@ import pytest
 from tests.admin.support import Admin, running_admin
 from tests.cli.reload_support import configuration, edit, refused, running
 from tests.cli.test_ctl import ctl
+from tests.support.chances import examples
 
 LIMITS: Final = "<MessageMemoryLimit>10MB</MessageMemoryLimit>"
 SOW: Final = """
@@ -186,13 +187,14 @@ RESTART: Final = {
 }
 
 
+@pytest.mark.long
 def test_random_edits_are_whole_or_refused(admin: Admin) -> None:
     """A model has the texts that the instance runs."""
     chances = random.Random(41)
     file, original = configuration(admin.server), configuration(admin.server).read_text()
     variants = {**LIVE, **RESTART}
     runs = {name: texts[0] for name, texts in variants.items()}
-    for _ in range(12):
+    for _ in range(examples(12, 7)):
         wanted = {name: chances.choice(texts) for name, texts in LIVE.items()}
         wanted |= {
             name: texts[1] if chances.random() < 0.25 else texts[0]

@@ -181,7 +181,7 @@ def wait_until_equal(peer: RawPeer, other: RawPeer, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("number", spread(range(16), 2))
+@pytest.mark.parametrize("number", spread(range(16), 1))
 def test_random_reloads_are_whole_or_refused(tmp_path: Path, number: int) -> None:
     chance, model = chance_of(number), Model()
     directory = tmp_path / "server"

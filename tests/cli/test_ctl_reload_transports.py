@@ -14,6 +14,7 @@ import pytest
 from tests.admin.support import Admin, running_admin
 from tests.cli.reload_support import configuration, edit, refused, reloaded, running
 from tests.cli.test_ctl import ctl
+from tests.support.chances import examples
 from tests.support.raw import RawPeer
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
@@ -180,6 +181,7 @@ def accepts(port: int, authority: Authority) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_random_edits_are_whole_or_refused(admin: Admin) -> None:
     """A model has the transports that the instance runs; one address cannot be listened on."""
     chances = random.Random(7)
@@ -187,7 +189,7 @@ def test_random_edits_are_whole_or_refused(admin: Admin) -> None:
     original = configuration(admin.server).read_text()
     runs: dict[str, int] = {}
     with socket.create_server(("127.0.0.1", ports["d"])):
-        for _ in range(15):
+        for _ in range(examples(15, 7)):
             listed = chances.sample("abcd", chances.randrange(4))
             wanted = dict(zip("xyz", (ports[name] for name in listed), strict=False))
             elements = "".join(inet(name, port) for name, port in wanted.items())
