@@ -202,7 +202,7 @@ class Sources:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", spread(TYPES, 2))
+@pytest.mark.parametrize("kind", spread(TYPES, 1))
 def test_all_sources_have_the_rows_of_a_query(
     spark: SparkSession, typed_server: RunningServer, directory: Path, kind: str
 ) -> None:
