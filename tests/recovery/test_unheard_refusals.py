@@ -337,7 +337,7 @@ def test_what_another_server_has_taken_is_there(tmp_path: Path) -> None:
             wait_until(lambda: told(pair[name].server) == ([], 3, 3), pair.logs)  # noqa: B023 - now
 
 
-@pytest.mark.parametrize("damage", [flip, partial(spoil, bodies=True)])
+@pytest.mark.parametrize("damage", spread([partial(spoil, bodies=True), flip], 1))
 def test_what_a_damaged_log_has_left_out_is_told(
     tmp_path: Path, damage: Callable[..., None]
 ) -> None:
