@@ -14,22 +14,25 @@ that is busy with other things as well may take.
 """
 
 LOOK_SECONDS: Final = 0.01
-"""How long a test waits between two looks, or as long as a look takes if that is longer.
+MAX_LOOK_SECONDS: Final = 0.1
+"""How long a test waits between two looks: a tenth of the time that it has waited, within these,
+or twice as long as a look takes if that is longer.
 
-Whoever reads a whole log to see whether all of it is there keeps the processor from those who are
-to bring it there.
+A test that reads a whole log to see whether all of it is there keeps the processor from those who
+are to bring it there; one that asks a server keeps it from that server.
 """
 
 
 def comes_true(condition: Callable[[], bool]) -> bool:
     """Whether something is true, now or soon."""
-    begun = time.monotonic()
-    deadline = begun + WAIT_SECONDS
+    first = begun = time.monotonic()
     while not condition():
         ended = time.monotonic()
-        if ended > deadline:
+        waited = ended - first
+        if waited > WAIT_SECONDS:
             return False
-        time.sleep(max(LOOK_SECONDS, ended - begun))
+        pause = min(max(LOOK_SECONDS, waited / 10), MAX_LOOK_SECONDS)
+        time.sleep(max(pause, 2 * (ended - begun)))
         begun = time.monotonic()
     return True
 
