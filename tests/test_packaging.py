@@ -190,7 +190,7 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
             assert f"amperage/{path.relative_to(ROOT)}" in shared
     for package in PACKAGES:
         files = {path for path in (checkout / package).rglob("*") if path.is_file()}
-        compiled = {path for path in files if path.suffix in (".pyx", ".pxd")}
+        compiled = {path for path in files if path.suffix in (".pyx", ".pxd", ".h")}
         assert {str(path.relative_to(checkout)) for path in files - compiled} - {*names} == set()
     compiled_paths = [
         str(path.relative_to(ROOT))

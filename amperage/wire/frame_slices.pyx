@@ -325,7 +325,7 @@ def framed(bodies, bytes left not None, bytes right not None):
 cdef class SharedFrames:
     """Frames whose bodies are not copied: an I/O thread sends them from where they were read.
 
-    They keep all of that in memory, so they are most of it.
+    They keep the whole chunk in memory, so they are made only of bodies that are half of it or more.
     """
 
     def __dealloc__(self):
@@ -390,6 +390,8 @@ cdef SharedFrames shared_frames(FrameSlices bodies, bytes left, bytes right):
         piece.iov_base = <void *> (PyBytes_AS_STRING(bodies.chunk) + one.start)
         piece.iov_len = one.size
         piece += 1
+    if to != <uint8_t *> PyBytes_AS_STRING(parts.heads) + head_total:
+        raise SystemError("headers are not of the size that was computed")
     return parts
 
 

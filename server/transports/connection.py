@@ -1,13 +1,14 @@
 """The base of all client connections, of any protocol.
 
 These shells make no decisions of the protocol. They handle backpressure (bytes that the socket does
-not accept wait in the transport, up to a limit), the loss of the peer, and the timeout of a closing
-connection if the peer does not read any more.
+not accept wait in the transport, or in the writer of an I/O thread, up to a limit), the loss of the
+peer, and the timeout of a closing connection if the peer does not read any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, cast
@@ -138,6 +139,13 @@ class TransportConnection(asyncio.Protocol):
             self._session = None
             self._engine.flush()
 
+    def eof_received(self) -> bool:
+        """Close the connection; return whether it stays open until output that waits is sent."""
+        if self._writer is None or not self._has_unsent_bytes:
+            return False
+        self._close()
+        return True
+
     def pause_writing(self) -> None:
         """Stop writing: the transport's buffer is full."""
         self._backlog.pause_writing()
@@ -258,11 +266,11 @@ class TransportConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return NO_SOCKET_STATS
         unsent_bytes = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
-        if self._writer is not None:
+        oldest_wait_s = backlog.oldest_wait_s
+        if self._writer is not None and (full_since_s := self._writer.full_since_s) is not None:
             unsent_bytes += self._writer.unsent_bytes
-        return read_socket_stats(
-            transport.get_extra_info("socket"), unsent_bytes, backlog.oldest_wait_s
-        )
+            oldest_wait_s = max(oldest_wait_s, time.monotonic() - full_since_s)
+        return read_socket_stats(transport.get_extra_info("socket"), unsent_bytes, oldest_wait_s)
 
     def _peer_address(self) -> str:
         """Return the peer's address, for the log."""

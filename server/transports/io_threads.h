@@ -22,7 +22,6 @@
 
 #define IO_MAX_PIECES 1024     /* pieces of one call of the system: IOV_MAX of Linux */
 #define IO_MAX_EVENTS 64       /* sockets that one poll reports */
-#define IO_MAX_RESERVED 64     /* descriptors that are left to other parts of the process */
 
 typedef struct io_write {
     struct io_write *next;
@@ -31,7 +30,8 @@ typedef struct io_write {
     size_t unsent_count;
     int descriptor;
     int error;     /* errno; 0 if all is sent */
-    int is_polled; /* whether the thread's epoll has the descriptor */
+    int is_polled; /* whether the socket has been full; also read by the engine's thread */
+    size_t thread; /* the number of its thread */
     struct iovec pieces[];
 } io_write;
 
@@ -41,12 +41,12 @@ typedef struct {
 } io_list;
 
 typedef struct {
-    struct io_threads *all;
+    struct io_threads *pool;
     pthread_t thread;
     pthread_mutex_t lock;
-    io_list inbox;     /* guarded by lock */
+    io_list submitted;     /* guarded by lock */
     int is_stopping;   /* guarded by lock */
-    int is_polling;    /* guarded by lock: whether it has to be woken for its inbox */
+    int is_polling;    /* guarded by lock: whether it has to be woken for what is submitted */
     int wake;          /* an eventfd */
     int epoll;
 } io_thread;
@@ -114,53 +114,57 @@ static int io_send(int descriptor, struct iovec **pieces, size_t *count) {
     return 0;
 }
 
+static int io_is_polled(io_write *write) {
+    return __atomic_load_n(&write->is_polled, __ATOMIC_RELAXED);
+}
+
 static int io_poll(io_thread *thread, io_write *write) {
     struct epoll_event event = {0};
-    int operation = write->is_polled ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    int operation = io_is_polled(write) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     event.events = EPOLLOUT | EPOLLONESHOT;
     event.data.ptr = write;
-    write->is_polled = 1;
+    __atomic_store_n(&write->is_polled, 1, __ATOMIC_RELAXED);
     return epoll_ctl(thread->epoll, operation, write->descriptor, &event) < 0 ? errno : 0;
 }
 
-static void io_change_busy(io_threads *all, int change) {
-    pthread_mutex_lock(&all->lock);
-    all->busy_count += (size_t)change;
-    if (!all->busy_count)
-        pthread_cond_broadcast(&all->idle);
-    pthread_mutex_unlock(&all->lock);
+static void io_change_busy(io_threads *pool, int change) {
+    pthread_mutex_lock(&pool->lock);
+    pool->busy_count += (size_t)change;
+    if (!pool->busy_count)
+        pthread_cond_broadcast(&pool->idle);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* Send what the socket takes. Poll it if there is more, else the write is done. */
 static void io_advance(io_thread *thread, io_write *write) {
-    io_threads *all = thread->all;
+    io_threads *pool = thread->pool;
     int is_first, error = io_send(write->descriptor, &write->unsent, &write->unsent_count);
     if (error == EAGAIN) {
         /* Counted first: when it is polled, another event may follow at once. */
-        io_change_busy(all, -1);
+        io_change_busy(pool, -1);
         error = io_poll(thread, write);
         if (!error)
             return;
-        io_change_busy(all, 1);
+        io_change_busy(pool, 1);
     }
-    if (write->is_polled)
+    if (io_is_polled(write))
         epoll_ctl(thread->epoll, EPOLL_CTL_DEL, write->descriptor, NULL);
     write->error = error;
-    pthread_mutex_lock(&all->lock);
-    is_first = !all->done.first;
-    io_append(&all->done, write);
-    if (!--all->busy_count)
-        pthread_cond_broadcast(&all->idle);
-    pthread_mutex_unlock(&all->lock);
+    pthread_mutex_lock(&pool->lock);
+    is_first = !pool->done.first;
+    io_append(&pool->done, write);
+    if (!--pool->busy_count)
+        pthread_cond_broadcast(&pool->idle);
+    pthread_mutex_unlock(&pool->lock);
     if (is_first)
-        io_wake(all->wake);
+        io_wake(pool->wake);
 }
 
 /* Return the writes submitted; set whether the thread is to end, else whether it has to poll. */
 static io_write *io_next_writes(io_thread *thread, int *is_stopping) {
     io_write *first;
     pthread_mutex_lock(&thread->lock);
-    first = io_take(&thread->inbox);
+    first = io_take(&thread->submitted);
     *is_stopping = thread->is_stopping;
     thread->is_polling = !first;
     pthread_mutex_unlock(&thread->lock);
@@ -187,19 +191,19 @@ static void *io_run(void *argument) {
                 io_clear(thread->wake);
                 continue;
             }
-            io_change_busy(thread->all, 1);
+            io_change_busy(thread->pool, 1);
             io_advance(thread, events[i].data.ptr);
         }
     }
 }
 
 /* Give a write to the thread of its socket. */
-static void io_submit(io_threads *all, io_write *write) {
-    io_thread *thread = &all->threads[(size_t)write->descriptor % all->count];
+static void io_submit(io_threads *pool, io_write *write) {
+    io_thread *thread = &pool->threads[write->thread];
     int has_to_wake;
-    io_change_busy(all, 1);
+    io_change_busy(pool, 1);
     pthread_mutex_lock(&thread->lock);
-    io_append(&thread->inbox, write);
+    io_append(&thread->submitted, write);
     has_to_wake = thread->is_polling;
     thread->is_polling = 0;
     pthread_mutex_unlock(&thread->lock);
@@ -208,27 +212,27 @@ static void io_submit(io_threads *all, io_write *write) {
 }
 
 /* Return the writes that are done. */
-static io_write *io_collect(io_threads *all) {
+static io_write *io_collect(io_threads *pool) {
     io_write *first;
-    pthread_mutex_lock(&all->lock);
-    first = io_take(&all->done);
-    pthread_mutex_unlock(&all->lock);
+    pthread_mutex_lock(&pool->lock);
+    first = io_take(&pool->done);
+    pthread_mutex_unlock(&pool->lock);
     return first;
 }
 
 /* Wait until sockets have taken what they take at once. */
-static void io_settle(io_threads *all) {
-    pthread_mutex_lock(&all->lock);
-    while (all->busy_count)
-        pthread_cond_wait(&all->idle, &all->lock);
-    pthread_mutex_unlock(&all->lock);
+static void io_drain(io_threads *pool) {
+    pthread_mutex_lock(&pool->lock);
+    while (pool->busy_count)
+        pthread_cond_wait(&pool->idle, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
 }
 
-static int io_start_thread(io_threads *all, io_thread *thread) {
+static int io_start_thread(io_threads *pool, io_thread *thread) {
     struct epoll_event event = {0};
     sigset_t blocked, before;
     int error;
-    thread->all = all;
+    thread->pool = pool;
     pthread_mutex_init(&thread->lock, NULL);
     thread->wake = eventfd(0, EFD_CLOEXEC);
     thread->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -261,48 +265,49 @@ static void io_close_thread(io_thread *thread) {
 }
 
 /* End the threads, after they have sent what sockets take at once. */
-static void io_stop(io_threads *all) {
+static void io_stop(io_threads *pool) {
     size_t i;
-    for (i = 0; i < all->count; i++) {
-        io_end_thread(&all->threads[i]);
-        io_close_thread(&all->threads[i]);
+    for (i = 0; i < pool->count; i++) {
+        io_end_thread(&pool->threads[i]);
+        io_close_thread(&pool->threads[i]);
     }
-    close(all->wake);
-    pthread_cond_destroy(&all->idle);
-    pthread_mutex_destroy(&all->lock);
-    free(all);
+    close(pool->wake);
+    pthread_cond_destroy(&pool->idle);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
 }
 
 /* Start threads. Return NULL, with errno set, if the system does not allow it. */
 static io_threads *io_start(size_t count) {
-    io_threads *all = calloc(1, sizeof *all + count * sizeof(io_thread));
+    io_threads *pool = calloc(1, sizeof *pool + count * sizeof(io_thread));
     int error;
-    if (!all)
+    if (!pool)
         return NULL;
-    pthread_mutex_init(&all->lock, NULL);
-    pthread_cond_init(&all->idle, NULL);
-    all->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    error = all->wake < 0 ? errno : 0;
-    while (!error && all->count < count) {
-        error = io_start_thread(all, &all->threads[all->count]);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->idle, NULL);
+    pool->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    error = pool->wake < 0 ? errno : 0;
+    while (!error && pool->count < count) {
+        error = io_start_thread(pool, &pool->threads[pool->count]);
         if (error)
-            io_close_thread(&all->threads[all->count]);
+            io_close_thread(&pool->threads[pool->count]);
         else
-            all->count++;
+            pool->count++;
     }
     if (!error)
-        return all;
-    io_stop(all);
+        return pool;
+    io_stop(pool);
     errno = error;
     return NULL;
 }
 
-/* Return a duplicate of a descriptor; -1 if too few would be left for the process. */
+/* Return a duplicate of a descriptor; -1 if connections could need the descriptor themselves: the
+   first half of those that the process may have is for connections and their duplicates. */
 static int io_duplicate(int descriptor) {
     struct rlimit limit;
     int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (copy >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
-        && (rlim_t)copy + IO_MAX_RESERVED >= limit.rlim_cur) {
+        && (rlim_t)copy >= limit.rlim_cur / 2) {
         close(copy);
         copy = -1;
     }

@@ -1,7 +1,8 @@
 """Threads that write to the sockets of clients; the theory of it is in io_threads.pyx."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from amperage.wire.frame_slices import SharedFrames
 
@@ -16,18 +17,18 @@ class IoThreads:
         OSError: the system does not allow so many threads or descriptors.
     """
 
-    def __init__(self, count: int, pending_outboxes: Sequence[object]) -> None: ...
+    def __init__(self, count: int, pending_outboxes: list[Any]) -> None: ...
     def fileno(self) -> int:
-        """Return a descriptor that is readable while there is something to collect."""
+        """Return a descriptor that is readable while there are writes to reap."""
 
-    def collect(self) -> None:
+    def reap_writes(self) -> None:
         """End the writes that are done, and submit what has waited behind them."""
 
-    def settle(self) -> None:
-        """Wait until all sockets have taken what they take at once."""
-
     def stop(self) -> None:
-        """End the threads. What no socket has taken is discarded."""
+        """End the threads, once all sockets have taken what they take at once.
+
+        The event loop writes what follows.
+        """
 
 class SocketWriter:
     """Writes to the socket of one client.
@@ -36,16 +37,19 @@ class SocketWriter:
         threads: the threads.
         transport: the connection, whose own buffer is empty. It is aborted if a write fails, and
             takes the bytes itself if the process has too few descriptors for a second one.
-        pause: called when much waits behind a write in progress.
-        resume: called when little waits again.
+        pause: called when the socket is full, or much waits for the thread.
+        resume: called when it takes bytes again.
         on_sent: called when the socket has taken all bytes of a write of an I/O thread.
 
     Attributes:
-        unsent_bytes: bytes that the socket has not taken, as far as known.
+        unsent_bytes: bytes of the write in progress and behind it.
+        full_since_s: the time of a monotonic clock at which the write in progress began, if the
+            socket has not taken all of it at once; else None.
     """
 
     unsent_bytes: int
-
+    @property
+    def full_since_s(self) -> float | None: ...
     def __init__(
         self,
         threads: IoThreads,

@@ -6,20 +6,23 @@ leaves large writes, and the writes to many clients at once, to a few threads (i
 
     SocketWriter.write --- submitted ---> I/O thread: sendmsg, epoll while the socket is full
           ^                                   |
-          +---- IoThreads.collect <--- done --+   (the event loop polls an eventfd)
+          +-- IoThreads.reap_writes <- done --+   (the event loop polls an eventfd)
 
 A `SocketWriter` has at most one write in progress, so the bytes of a client stay in order. Bytes
 that follow are collected meanwhile, and are the next write. A small write to a client without a
 write in progress is executed at once, on the engine's thread, unless many other clients have output
 to be flushed: a client that talks alone does not wait for another thread.
 
+A client is behind when its socket is full, as without threads, not when a thread is: what waits for
+a thread waits here.
+
 The pieces of a write are not copied. The writer holds a reference to them until the write is done,
 and closes its descriptor no earlier: it is a duplicate of the connection's, which the event loop may
-close at any time.
+close at any time. The loop itself writes nothing meanwhile, so its buffer stays empty.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_GET_BUFFER
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport errno
 from libc.stdlib cimport free, malloc
@@ -30,6 +33,7 @@ from amperage.wire.frame_slices cimport SharedFrames, iovec
 
 import os
 from collections import deque
+from time import monotonic
 
 cdef extern from "io_threads.h":
     ctypedef struct io_write:
@@ -40,19 +44,22 @@ cdef extern from "io_threads.h":
         int descriptor
         int error
         int is_polled
+        size_t thread
         iovec *pieces
 
     ctypedef struct io_threads:
         int wake
+        size_t count
 
     int EAGAIN
     int SHUT_RDWR
     int shutdown(int descriptor, int how)
     io_threads *io_start(size_t count)
-    void io_stop(io_threads *all) nogil
-    void io_submit(io_threads *all, io_write *write)
-    io_write *io_collect(io_threads *all)
-    void io_settle(io_threads *all) nogil
+    void io_stop(io_threads *pool) nogil
+    void io_submit(io_threads *pool, io_write *write)
+    io_write *io_collect(io_threads *pool)
+    void io_drain(io_threads *pool) nogil
+    int io_is_polled(io_write *write)
     int io_send(int descriptor, iovec **pieces, size_t *count)
     void io_wake(int descriptor)
     void io_clear(int descriptor)
@@ -60,16 +67,18 @@ cdef extern from "io_threads.h":
 
 cdef Py_ssize_t MIN_SUBMITTED_BYTES = 16 * 1024  # bytes that are worth a thread: some microseconds
 
-cdef Py_ssize_t MIN_CROWD = 16  # clients with output from which on small writes are worth a thread
+cdef size_t MIN_PENDING_OUTBOXES = 16  # from which on small writes are worth a thread, too
 
-cdef Py_ssize_t MAX_WAITING_BYTES = 128 * 1024  # bytes behind a write; the backlog keeps those after
+cdef Py_ssize_t MAX_UNSENT_BYTES = 64 * 1024  # while the socket is full; the backlog keeps the others
+
+cdef Py_ssize_t MAX_WAITING_BYTES = 4 * 1024 * 1024  # behind a write whose thread is late
 
 
 cdef class IoThreads:
     cdef io_threads *_threads
     cdef list _pending_outboxes
     cdef object _ended  # writers, and the errors of their writes
-    cdef size_t _write_count  # writes in progress
+    cdef size_t _submitted_count  # writes ever submitted
 
     def __init__(self, int count, list pending_outboxes):
         self._pending_outboxes = pending_outboxes
@@ -81,7 +90,7 @@ cdef class IoThreads:
     def fileno(self):
         return self._threads.wake
 
-    def collect(self):
+    def reap_writes(self):
         cdef io_write *write
         cdef io_write *next_write
         if self._threads == NULL:
@@ -94,7 +103,6 @@ cdef class IoThreads:
             self._ended.append((<SocketWriter>write.owner, write.error))
             Py_DECREF(<SocketWriter>write.owner)
             free(write)
-            self._write_count -= 1
         try:
             while self._ended:
                 writer, error = self._ended.popleft()
@@ -103,16 +111,16 @@ cdef class IoThreads:
             io_wake(self._threads.wake)  # the others are next
             raise
 
-    def settle(self):
-        cdef size_t count = 0
-        while self._write_count != count:
-            count = self._write_count
-            with nogil:
-                io_settle(self._threads)
-            self.collect()
-
     def stop(self):
         cdef io_threads *threads = self._threads
+        cdef size_t count
+        while True:
+            count = self._submitted_count
+            with nogil:
+                io_drain(threads)
+            self.reap_writes()
+            if self._submitted_count == count:
+                break
         self._threads = NULL
         with nogil:
             io_stop(threads)
@@ -121,14 +129,17 @@ cdef class IoThreads:
 cdef class SocketWriter:
     cdef readonly Py_ssize_t unsent_bytes
     cdef IoThreads _threads
-    cdef int _connection
-    cdef int _descriptor
+    cdef int _connection_descriptor
+    cdef int _descriptor  # a duplicate; -1 until a thread needs it
+    cdef size_t _thread
+    cdef io_write *_write  # the write in progress, which threads own; NULL for none
+    cdef double _submitted_s
     cdef list _in_progress  # the pieces of the write in progress; None for none
     cdef list _waiting
     cdef Py_ssize_t _waiting_bytes
     cdef bint _is_paused
     cdef bint _is_closed
-    cdef bint _lacks_descriptor
+    cdef bint _uses_transport  # there is no duplicate, or no thread any more
     cdef object _transport
     cdef object _pause
     cdef object _resume
@@ -137,12 +148,18 @@ cdef class SocketWriter:
     def __init__(self, IoThreads threads, transport, pause, resume, on_sent):
         self._threads = threads
         self._transport = transport
-        self._connection = transport.get_extra_info("socket").fileno()
+        self._connection_descriptor = transport.get_extra_info("socket").fileno()
         self._descriptor = -1
         self._waiting = []
         self._pause = pause
         self._resume = resume
         self._on_sent = on_sent
+
+    @property
+    def full_since_s(self):
+        if self._write != NULL and io_is_polled(self._write):
+            return self._submitted_s
+        return None
 
     def write(self, data):
         cdef Py_ssize_t size = len(data)
@@ -152,12 +169,19 @@ cdef class SocketWriter:
             self._waiting.append(data)
             self._waiting_bytes += size
             self.unsent_bytes += size
-            if self._waiting_bytes >= MAX_WAITING_BYTES and not self._is_paused:
+            if not self._is_paused and (
+                self._waiting_bytes >= MAX_WAITING_BYTES
+                or self.unsent_bytes >= MAX_UNSENT_BYTES and io_is_polled(self._write)
+            ):
                 self._is_paused = True
                 self._pause()
-        elif self._lacks_descriptor:
+        elif self._uses_transport:
             self._transport.write(bytes(data))
-        elif size >= MIN_SUBMITTED_BYTES or len(self._threads._pending_outboxes) >= MIN_CROWD:
+        elif (
+            type(data) is SharedFrames
+            or size >= MIN_SUBMITTED_BYTES
+            or <size_t>len(self._threads._pending_outboxes) >= MIN_PENDING_OUTBOXES
+        ):
             self._submit([data], size)
         else:
             self._write_now(data, size)
@@ -181,7 +205,7 @@ cdef class SocketWriter:
         cdef iovec piece = _piece_of(data)
         cdef iovec *unsent = &piece
         cdef size_t count = 1
-        cdef int error = io_send(self._connection, &unsent, &count)
+        cdef int error = io_send(self._connection_descriptor, &unsent, &count)
         if error == EAGAIN:
             rest = data if piece.iov_len == <size_t>size else memoryview(data)[size - piece.iov_len :]
             self._submit([rest], piece.iov_len)
@@ -194,9 +218,10 @@ cdef class SocketWriter:
         cdef SharedFrames parts
         cdef size_t count = 0
         if self._descriptor < 0 and self._threads._threads != NULL:
-            self._descriptor = io_duplicate(self._connection)
+            self._descriptor = io_duplicate(self._connection_descriptor)
+            self._thread = self._threads._submitted_count % self._threads._threads.count
         if self._descriptor < 0 or self._threads._threads == NULL:
-            self._lacks_descriptor = True
+            self._uses_transport = True
             for data in pieces:
                 self._transport.write(bytes(data))
             return
@@ -204,6 +229,7 @@ cdef class SocketWriter:
             count += (<SharedFrames>data).piece_count if type(data) is SharedFrames else 1
         write = <io_write *>malloc(sizeof(io_write) + count * sizeof(iovec))
         if write == NULL:
+            self._transport.abort()  # the stream would have a gap
             raise MemoryError
         write.unsent = write.pieces
         write.unsent_count = count
@@ -217,42 +243,46 @@ cdef class SocketWriter:
                 to[0] = _piece_of(data)
                 to += 1
         write.descriptor = self._descriptor
+        write.thread = self._thread
         write.error = write.is_polled = 0
         write.owner = <void *>self
         Py_INCREF(self)
         self._in_progress = pieces
+        self._write = write
+        self._submitted_s = monotonic()
         self.unsent_bytes = size
-        self._threads._write_count += 1
+        self._threads._submitted_count += 1
         io_submit(self._threads._threads, write)
 
     cdef _end_write(self, int error):
         self._in_progress = None
+        self._write = NULL
         self.unsent_bytes = 0
         pieces, size = self._waiting, self._waiting_bytes
         self._waiting = []
         self._waiting_bytes = 0
-        if error:
-            if not self._is_closed:
-                self._transport.abort()
-        elif pieces:
-            self._submit(pieces, size)
-        if self._is_closed:
-            if self._in_progress is None:
-                self.close()
+        if error and not self._is_closed:
+            self._transport.abort()
             return
-        if self._is_paused:
+        if pieces and not error:
+            self._submit(pieces, size)
+        if self._is_closed and self._in_progress is None:
+            self.close()
+        if self._is_paused and not self._is_closed:
             self._is_paused = False
             self._resume()
-        if self._in_progress is None:
+        if self._in_progress is None and not self._is_closed:
             self._on_sent()
 
 
-cdef iovec _piece_of(data):
+cdef iovec _piece_of(data) except *:
     """Return the address of bytes; the caller keeps them alive."""
     cdef iovec piece
     if PyBytes_CheckExact(data):
         piece.iov_base = PyBytes_AS_STRING(data)
         piece.iov_len = PyBytes_GET_SIZE(data)
+    elif not PyMemoryView_Check(data):
+        raise TypeError("expected bytes or a memoryview")
     else:
         piece.iov_base = PyMemoryView_GET_BUFFER(data).buf
         piece.iov_len = PyMemoryView_GET_BUFFER(data).len

@@ -54,7 +54,7 @@ static void *read_all(void *argument) {
     }
 }
 
-static void begin_write(io_threads *all, peer *one, unsigned *seed) {
+static void begin_write(io_threads *pool, peer *one, unsigned *seed) {
     size_t size = 1 + (size_t)rand_r(seed) % (MAX_SIZE - 1), half = size / 3, i;
     for (i = 0; i < size; i++)
         one->bytes[i] = one->next++;
@@ -67,19 +67,20 @@ static void begin_write(io_threads *all, peer *one, unsigned *seed) {
     one->write->unsent_count = 2;
     one->write->descriptor = one->ends[0];
     one->write->owner = one;
+    one->write->thread = (size_t)(one - peers) % 3;
     one->written += size;
     one->writes_left--;
     one->is_busy = 1;
-    io_submit(all, one->write);
+    io_submit(pool, one->write);
 }
 
 int main(void) {
-    io_threads *all = io_start(3);
+    io_threads *pool = io_start(3);
     pthread_t readers[2];
     unsigned seed = 7;
     size_t i;
     int writes = 0, left = SOCKETS;
-    if (!all)
+    if (!pool)
         return 1;
     for (i = 0; i < SOCKETS; i++) {
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, peers[i].ends) < 0)
@@ -89,11 +90,11 @@ int main(void) {
     for (i = 0; i < 2; i++)
         pthread_create(&readers[i], NULL, read_all, (void *)i);
     for (i = 0; i < SOCKETS; i++, writes++)
-        begin_write(all, &peers[i], &seed);
+        begin_write(pool, &peers[i], &seed);
     while (left) {
         io_write *next, *write;
-        io_clear(all->wake);
-        for (write = io_collect(all); write; write = next) {
+        io_clear(pool->wake);
+        for (write = io_collect(pool); write; write = next) {
             peer *one = write->owner;
             next = write->next;
             if (write->error)
@@ -101,14 +102,14 @@ int main(void) {
             free(write);
             one->is_busy = 0;
             if (one->writes_left) {
-                begin_write(all, one, &seed);
+                begin_write(pool, one, &seed);
                 writes++;
             } else {
                 left--;
             }
         }
     }
-    io_settle(all);
+    io_drain(pool);
     pthread_mutex_lock(&over_lock);
     is_over = 1;
     pthread_mutex_unlock(&over_lock);
@@ -122,20 +123,20 @@ int main(void) {
         peers[i].writes_left = 1000;
         for (k = 0; k < 20 && !peers[i].is_broken; k++) {
             io_write *write;
-            begin_write(all, &peers[i], &seed);
-            io_settle(all);
-            write = io_collect(all);
+            begin_write(pool, &peers[i], &seed);
+            io_drain(pool);
+            write = io_collect(pool);
             peers[i].is_broken = !write;
             free(write);
         }
         shutdown(peers[i].ends[0], SHUT_RDWR);
         io_write *write = NULL;
         while (!write)
-            write = io_collect(all);
+            write = io_collect(pool);
         failure_count += write->error != EPIPE;
         free(write);
     }
-    io_stop(all);
+    io_stop(pool);
     for (i = 0; i < SOCKETS; i++) {
         close(peers[i].ends[0]);
         close(peers[i].ends[1]);

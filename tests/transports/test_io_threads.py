@@ -122,6 +122,24 @@ def test_a_client_that_pauses_gets_everything(server: RunningServer) -> None:
         assert [pausing.receive()[1] for _ in sent] == sent
 
 
+def test_clients_that_read_are_not_behind(server: RunningServer) -> None:
+    """What waits for a thread is not what waits for a client: nothing goes to the disk."""
+    with server.log_on("publisher", "binary") as publisher, ExitStack() as opened:
+        readers = [opened.enter_context(server.log_on(f"fast-{n}", "binary")) for n in range(4)]
+        for reader in readers:
+            reader.subscribe("burst", "1")
+        for _ in range(5):
+            with publisher.at_once():
+                for _ in range(8):
+                    publisher.publish("burst", b"x" * 200_000)
+            for reader in readers:
+                for _ in range(8):
+                    reader.receive()
+    assert "client[fast-" not in "".join(
+        line for line in server.log().splitlines() if "70-0011" in line
+    )
+
+
 def test_a_client_that_never_reads_is_disconnected(server: RunningServer) -> None:
     """Its write in progress ends with it; clients beside it get everything."""
     before = descriptor_count(server)
@@ -215,11 +233,10 @@ def test_a_result_arrives_though_the_client_sends_no_more(tmp_path: Path) -> Non
             publisher.publish("rows", b'{"id":%d,"text":"%s"}' % (number, text.encode()))
         publisher.flush()
         reader.socket.sendall(frame({"c": "sow", "cid": "1", "t": "rows", "bs": 1}))
-        headers = [reader.receive()[0]["c"]]
         reader.socket.shutdown(socket.SHUT_WR)
-        while headers[-1] != "group_end":
-            headers.append(reader.receive()[0]["c"])
+        headers = [reader.receive()[0]["c"] for _ in range(22)]
         assert headers == ["group_begin", *["sow"] * 20, "group_end"]
+        assert reader.is_disconnected()
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])

@@ -168,9 +168,9 @@ class TransportTable:
         if self._links is not None:
             self._links.close()
         if self._io_threads is not None:
-            self._io_threads.settle()
             asyncio.get_running_loop().remove_reader(self._io_threads.fileno())
             self._io_threads.stop()
+            self._io_threads = None
 
     def _start_io_threads(self) -> None:
         count = io_thread_count(self._spec.tuning.io_threads)
@@ -182,7 +182,8 @@ class TransportTable:
             raise TransportError(
                 f"Tuning/IOThreads: {count} threads cannot be started: {error.strerror}"
             ) from None
-        asyncio.get_running_loop().add_reader(self._io_threads.fileno(), self._io_threads.collect)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._io_threads.fileno(), self._io_threads.reap_writes)
 
     async def stop_accepting(self) -> list[str]:
         """Close the listeners that are open, and return their names; connections stay open."""

@@ -31,8 +31,9 @@ _NUMBERS: Final = count(1)
 _MAX_WAIT_S: Final = 60.0
 """Interval at which the wall clock is checked again: it may have been set."""
 
+_MIN_BEHIND_SECONDS: Final = 0.001
 _BEHIND_SECONDS: Final = 0.01
-"""Delay before the next check whether a client has read its outbox."""
+"""Delay before the next check whether a client has read its outbox; a first check comes sooner."""
 _SLICE: Final = 256
 
 
@@ -58,6 +59,7 @@ class ReplayLogReader:
         self._log = first.log
         self._replays = list(replays)
         self._span = span
+        self._behind_s = _MIN_BEHIND_SECONDS
         self._rate_limiter = None if first.rate is None else ReplayRateLimiter(first.rate)
         topics = self._topics = first.make_recipients()
         # None if each message has to be checked before it is sent.
@@ -137,8 +139,10 @@ class ReplayLogReader:
         if self._session.is_behind():
             for replay in list(self._replays):
                 replay.on_client_behind()
-            self._run_later(_BEHIND_SECONDS)
+            self._run_later(self._behind_s)
+            self._behind_s = min(2 * self._behind_s, _BEHIND_SECONDS)
             return False
+        self._behind_s = _MIN_BEHIND_SECONDS
         if self._is_at_end:
             return self._finish()
         if self._is_position_reported and not self._read_slice():

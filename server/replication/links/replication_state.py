@@ -383,7 +383,7 @@ class ReplicationState:
     def update_settled(self) -> None:
         """Update the settled position after progress, a downgrade or an upgrade of a destination.
 
-        To be called after `process_ack`, `resume` and `process_dedup_state` of a
+        To be called after `process_ack`, `resume`, `process_dedup_state` and `next_frame` of a
         `ReplicationSender`; outboxes are to be flushed after that.
         """
         if self.ack_tracker.update_settled():

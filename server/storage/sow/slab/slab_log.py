@@ -356,7 +356,8 @@ class SlabLog:
 
     def seal_only_slab(self) -> bool:
         """Continue in a free slab if all of the log is in one; return whether that was possible."""
-        if self._sealed_slabs or self._head_slab is None or not self._free_slabs:
+        has_free_slab = len(self._free_slabs) > self._reserved_slabs
+        if self._sealed_slabs or self._head_slab is None or not has_free_slab or self._guard.lost:
             return False
         self.begin_slab()
         return True
