@@ -10,8 +10,9 @@ leaves large writes, and the writes to many clients at once, to a few threads (i
 
 A `SocketWriter` has at most one write in progress, so the bytes of a client stay in order. Bytes
 that follow are collected meanwhile, and are the next write. A small write to a client without a
-write in progress is executed at once, on the engine's thread, unless many other clients have output
-to be flushed: a client that talks alone does not wait for another thread.
+write in progress is executed at once, on the engine's thread: handing it over would cost as much,
+and a client that talks alone does not wait for another thread. If many clients have output to be
+flushed, only single messages count as small.
 
 A client is behind when its socket is full, as without threads, not when a thread is: what waits for
 a thread waits here.
@@ -67,7 +68,9 @@ cdef extern from "io_threads.h":
 
 cdef Py_ssize_t MIN_SUBMITTED_BYTES = 16 * 1024  # bytes that are worth a thread: some microseconds
 
-cdef size_t MIN_PENDING_OUTBOXES = 16  # from which on small writes are worth a thread, too
+cdef Py_ssize_t MIN_SHORT_BYTES = 2 * 1024  # the same beside MIN_PENDING_OUTBOXES other clients
+
+cdef size_t MIN_PENDING_OUTBOXES = 16
 
 cdef Py_ssize_t MAX_UNSENT_BYTES = 64 * 1024  # while the socket is full; the backlog keeps the others
 
@@ -180,7 +183,8 @@ cdef class SocketWriter:
         elif (
             type(data) is SharedFrames
             or size >= MIN_SUBMITTED_BYTES
-            or <size_t>len(self._threads._pending_outboxes) >= MIN_PENDING_OUTBOXES
+            or size >= MIN_SHORT_BYTES
+            and <size_t>len(self._threads._pending_outboxes) >= MIN_PENDING_OUTBOXES
         ):
             self._submit([data], size)
         else:

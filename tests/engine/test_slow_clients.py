@@ -68,7 +68,7 @@ class Client:
     st.lists(
         st.one_of(
             st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 1_700_000])),
-            st.tuples(st.just("share"), st.sampled_from([20_000, 100_000])),
+            st.tuples(st.just("share"), st.sampled_from([20_000, 80_000])),
             st.tuples(st.just("read"), st.sampled_from([1, 2, 3, 1000])),
             st.tuples(st.just("offline"), st.just(0)),
             st.tuples(st.just("turn"), st.just(0)),
