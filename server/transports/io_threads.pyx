@@ -80,7 +80,7 @@ cdef Py_ssize_t MAX_WAITING_BYTES = 4 * 1024 * 1024  # behind a write whose thre
 cdef class IoThreads:
     cdef io_threads *_threads
     cdef list _pending_outboxes
-    cdef object _ended  # writers, and the errors of their writes
+    cdef object _ended  # writers, the errors of their writes, and whether the socket was full
     cdef size_t _submitted_count  # writes ever submitted
 
     def __init__(self, int count, list pending_outboxes):
@@ -103,13 +103,13 @@ cdef class IoThreads:
         while next_write != NULL:
             write = next_write
             next_write = write.next
-            self._ended.append((<SocketWriter>write.owner, write.error))
+            self._ended.append((<SocketWriter>write.owner, write.error, io_is_polled(write)))
             Py_DECREF(<SocketWriter>write.owner)
             free(write)
         try:
             while self._ended:
-                writer, error = self._ended.popleft()
-                (<SocketWriter>writer)._end_write(error)
+                writer, error, was_full = self._ended.popleft()
+                (<SocketWriter>writer)._end_write(error, was_full)
         except BaseException:
             io_wake(self._threads.wake)  # the others are next
             raise
@@ -140,6 +140,7 @@ cdef class SocketWriter:
     cdef list _in_progress  # the pieces of the write in progress; None for none
     cdef list _waiting
     cdef Py_ssize_t _waiting_bytes
+    cdef bint _was_full  # whether the socket was full during the write before
     cdef bint _is_paused
     cdef bint _is_closed
     cdef bint _uses_transport  # there is no duplicate, or no thread any more
@@ -174,7 +175,8 @@ cdef class SocketWriter:
             self.unsent_bytes += size
             if not self._is_paused and (
                 self._waiting_bytes >= MAX_WAITING_BYTES
-                or self.unsent_bytes >= MAX_UNSENT_BYTES and io_is_polled(self._write)
+                or self.unsent_bytes >= MAX_UNSENT_BYTES
+                and (self._was_full or io_is_polled(self._write))
             ):
                 self._is_paused = True
                 self._pause()
@@ -258,7 +260,8 @@ cdef class SocketWriter:
         self._threads._submitted_count += 1
         io_submit(self._threads._threads, write)
 
-    cdef _end_write(self, int error):
+    cdef _end_write(self, int error, bint was_full):
+        self._was_full = was_full
         self._in_progress = None
         self._write = NULL
         self.unsent_bytes = 0
