@@ -201,7 +201,7 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
     compiled_paths.append(f"amperage/{LIBRARY}__mypyc.py")
     for stem in (path.rpartition(".")[0] for path in compiled_paths):
         assert [name for name in names if name.startswith(f"{stem}.") and name.endswith(".so")]
-    assert not [name for name in names if name.endswith((".c", ".pyx", ".pxd", ".digest"))]
+    assert not [name for name in names if name.endswith((".c", ".h", ".pyx", ".pxd", ".digest"))]
 
 
 def test_the_same_sources_make_the_same_source_distribution(
