@@ -184,7 +184,12 @@ class TransportConnection(asyncio.Protocol):
             return None
         backlog = self._backlog
         return SocketWriter(
-            io_threads, transport, backlog.pause_writing, backlog.resume_writing, self._on_sent
+            io_threads,
+            transport,
+            backlog.pause_writing,
+            backlog.resume_writing,
+            backlog.take_back,
+            self._on_sent,
         )
 
     def _close_writer(self) -> None:

@@ -25,6 +25,7 @@
 
 typedef struct io_write {
     struct io_write *next;
+    struct io_write *next_full; /* see io_threads.full */
     void *owner;
     struct iovec *unsent; /* the first piece that is not sent completely */
     size_t unsent_count;
@@ -55,6 +56,7 @@ typedef struct io_threads {
     pthread_mutex_t lock;
     pthread_cond_t idle;
     io_list done;       /* guarded by lock */
+    io_write *full;     /* guarded by lock: writes whose sockets have been found full since */
     size_t busy_count;  /* guarded by lock: writes that wait for a thread, not for their socket */
     int wake;           /* an eventfd: readable while there are writes that are done */
     size_t count;
@@ -118,12 +120,27 @@ static int io_is_polled(io_write *write) {
     return __atomic_load_n(&write->is_polled, __ATOMIC_RELAXED);
 }
 
+/* Tell the engine's thread that the socket of a write is full. */
+static void io_report_full(io_threads *pool, io_write *write) {
+    int is_first;
+    pthread_mutex_lock(&pool->lock);
+    is_first = !pool->done.first && !pool->full;
+    write->next_full = pool->full;
+    pool->full = write;
+    pthread_mutex_unlock(&pool->lock);
+    if (is_first)
+        io_wake(pool->wake);
+}
+
 static int io_poll(io_thread *thread, io_write *write) {
     struct epoll_event event = {0};
-    int operation = io_is_polled(write) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    int was_polled = io_is_polled(write);
+    int operation = was_polled ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     event.events = EPOLLOUT | EPOLLONESHOT;
     event.data.ptr = write;
     __atomic_store_n(&write->is_polled, 1, __ATOMIC_RELAXED);
+    if (!was_polled)
+        io_report_full(thread->pool, write);
     return epoll_ctl(thread->epoll, operation, write->descriptor, &event) < 0 ? errno : 0;
 }
 
@@ -151,7 +168,7 @@ static void io_advance(io_thread *thread, io_write *write) {
         epoll_ctl(thread->epoll, EPOLL_CTL_DEL, write->descriptor, NULL);
     write->error = error;
     pthread_mutex_lock(&pool->lock);
-    is_first = !pool->done.first;
+    is_first = !pool->done.first && !pool->full;
     io_append(&pool->done, write);
     if (!--pool->busy_count)
         pthread_cond_broadcast(&pool->idle);
@@ -211,11 +228,14 @@ static void io_submit(io_threads *pool, io_write *write) {
         io_wake(thread->wake);
 }
 
-/* Return the writes that are done. */
-static io_write *io_collect(io_threads *pool) {
+/* Return the writes that are done. Set those whose sockets have been found full, which are in
+   progress or among those that are done. */
+static io_write *io_collect(io_threads *pool, io_write **full) {
     io_write *first;
     pthread_mutex_lock(&pool->lock);
     first = io_take(&pool->done);
+    *full = pool->full;
+    pool->full = NULL;
     pthread_mutex_unlock(&pool->lock);
     return first;
 }

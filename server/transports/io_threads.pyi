@@ -39,6 +39,8 @@ class SocketWriter:
             takes the bytes itself if the process has too few descriptors for a second one.
         pause: called when the socket is full, or much waits for the thread.
         resume: called when it takes bytes again.
+        take_back: called after `pause` with what waited behind the write in progress; returns
+            False if that has to stay here.
         on_sent: called when the socket has taken all bytes of a write of an I/O thread.
 
     Attributes:
@@ -56,6 +58,7 @@ class SocketWriter:
         transport: asyncio.Transport,
         pause: Callable[[], None],
         resume: Callable[[], None],
+        take_back: Callable[[list[bytes | memoryview | SharedFrames]], bool],
         on_sent: Callable[[], None],
     ) -> None: ...
     def write(self, data: bytes | SharedFrames | memoryview) -> None:

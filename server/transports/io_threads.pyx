@@ -15,7 +15,7 @@ and a client that talks alone does not wait for another thread. If many clients 
 flushed, only single messages count as small.
 
 A client is behind when its socket is full, as without threads, not when a thread is: what waits for
-a thread waits here.
+a thread waits here, and goes back to the client's backlog when a thread finds the socket full.
 
 The pieces of a write are not copied. The writer holds a reference to them until the write is done,
 and closes its descriptor no earlier: it is a duplicate of the connection's, which the event loop may
@@ -39,6 +39,7 @@ from time import monotonic
 cdef extern from "io_threads.h":
     ctypedef struct io_write:
         io_write *next
+        io_write *next_full
         void *owner
         iovec *unsent
         size_t unsent_count
@@ -58,7 +59,7 @@ cdef extern from "io_threads.h":
     io_threads *io_start(size_t count)
     void io_stop(io_threads *pool) nogil
     void io_submit(io_threads *pool, io_write *write)
-    io_write *io_collect(io_threads *pool)
+    io_write *io_collect(io_threads *pool, io_write **full)
     void io_drain(io_threads *pool) nogil
     int io_is_polled(io_write *write)
     int io_send(int descriptor, iovec **pieces, size_t *count)
@@ -76,15 +77,19 @@ cdef Py_ssize_t MAX_UNSENT_BYTES = 64 * 1024  # while the socket is full; the ba
 
 cdef Py_ssize_t MAX_WAITING_BYTES = 4 * 1024 * 1024  # behind a write whose thread is late
 
+cdef Py_ssize_t MAX_WRITE_BYTES = 512 * 1024  # of one write, and a piece: they stay with the thread
+
 
 cdef class IoThreads:
     cdef io_threads *_threads
     cdef list _pending_outboxes
+    cdef list _full  # writers whose socket was found full
     cdef object _ended  # writers, the errors of their writes, and whether the socket was full
     cdef size_t _submitted_count  # writes ever submitted
 
     def __init__(self, int count, list pending_outboxes):
         self._pending_outboxes = pending_outboxes
+        self._full = []
         self._ended = deque()
         self._threads = io_start(count)
         if self._threads == NULL:
@@ -96,10 +101,14 @@ cdef class IoThreads:
     def reap_writes(self):
         cdef io_write *write
         cdef io_write *next_write
+        cdef io_write *full
         if self._threads == NULL:
             return
         io_clear(self._threads.wake)
-        next_write = io_collect(self._threads)
+        next_write = io_collect(self._threads, &full)
+        while full != NULL:
+            self._full.append(<SocketWriter>full.owner)
+            full = full.next_full
         while next_write != NULL:
             write = next_write
             next_write = write.next
@@ -107,6 +116,8 @@ cdef class IoThreads:
             Py_DECREF(<SocketWriter>write.owner)
             free(write)
         try:
+            while self._full:
+                (<SocketWriter>self._full.pop())._note_full()
             while self._ended:
                 writer, error, was_full = self._ended.popleft()
                 (<SocketWriter>writer)._end_write(error, was_full)
@@ -147,9 +158,10 @@ cdef class SocketWriter:
     cdef object _transport
     cdef object _pause
     cdef object _resume
+    cdef object _take_back
     cdef object _on_sent
 
-    def __init__(self, IoThreads threads, transport, pause, resume, on_sent):
+    def __init__(self, IoThreads threads, transport, pause, resume, take_back, on_sent):
         self._threads = threads
         self._transport = transport
         self._connection_descriptor = transport.get_extra_info("socket").fileno()
@@ -157,6 +169,7 @@ cdef class SocketWriter:
         self._waiting = []
         self._pause = pause
         self._resume = resume
+        self._take_back = take_back
         self._on_sent = on_sent
 
     @property
@@ -201,7 +214,7 @@ cdef class SocketWriter:
 
     def close(self):
         self._is_closed = True
-        self._transport = self._pause = self._resume = self._on_sent = None
+        self._transport = self._pause = self._resume = self._take_back = self._on_sent = None
         if self._in_progress is None and self._descriptor >= 0:
             close(self._descriptor)
             self._descriptor = -1
@@ -217,6 +230,33 @@ cdef class SocketWriter:
             self._submit([rest], piece.iov_len)
         elif error:
             self._transport.abort()
+
+    cdef _submit_waiting(self):
+        """Submit what waits, the first of it if it is much."""
+        cdef Py_ssize_t size = 0, count = 0
+        while count < len(self._waiting) and size < MAX_WRITE_BYTES:
+            size += len(self._waiting[count])
+            count += 1
+        pieces = self._waiting[:count]
+        del self._waiting[:count]
+        self._waiting_bytes -= size
+        self._submit(pieces, size)
+
+    cdef _note_full(self):
+        """Let the backlog keep what waits: the socket is full, so the client may be slow."""
+        if self._is_closed or self._write == NULL:
+            return
+        if self.unsent_bytes >= MAX_UNSENT_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._pause()
+        if not self._is_paused or not self._waiting:
+            return
+        pieces, size = self._waiting, self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+        self.unsent_bytes -= size
+        if not self._take_back(pieces):
+            self._waiting, self._waiting_bytes = pieces, size
+            self.unsent_bytes += size
 
     cdef _submit(self, list pieces, Py_ssize_t size):
         cdef io_write *write
@@ -256,7 +296,7 @@ cdef class SocketWriter:
         self._in_progress = pieces
         self._write = write
         self._submitted_s = monotonic()
-        self.unsent_bytes = size
+        self.unsent_bytes = size + self._waiting_bytes
         self._threads._submitted_count += 1
         io_submit(self._threads._threads, write)
 
@@ -264,15 +304,15 @@ cdef class SocketWriter:
         self._was_full = was_full
         self._in_progress = None
         self._write = NULL
-        self.unsent_bytes = 0
-        pieces, size = self._waiting, self._waiting_bytes
-        self._waiting = []
-        self._waiting_bytes = 0
-        if error and not self._is_closed:
-            self._transport.abort()
-            return
-        if pieces and not error:
-            self._submit(pieces, size)
+        self.unsent_bytes = self._waiting_bytes
+        if error:
+            self._waiting = []
+            self._waiting_bytes = 0
+            if not self._is_closed:
+                self._transport.abort()
+                return
+        elif self._waiting:
+            self._submit_waiting()
         if self._is_closed and self._in_progress is None:
             self.close()
         if self._is_paused and not self._is_closed:

@@ -28,7 +28,7 @@ class Client:
     def __init__(
         self, pool: ClientPool, clock: SimulatedClock, log: RecordingLog, name: str
     ) -> None:
-        self.taken = b""
+        self.pieces: list[bytes] = []
         self.room = 0
         self.is_connected = True
         self.events: list[str] = []
@@ -43,6 +43,19 @@ class Client:
             self._on_caught_up,
         )
 
+    @property
+    def taken(self) -> bytes:
+        """What the socket has taken."""
+        return b"".join(self.pieces)
+
+    def give_back(self, count: int) -> None:
+        """Stall, and give back the last writes."""
+        self.room = 0
+        self.backlog.pause_writing()
+        pieces = self.pieces[-count:]
+        if self.backlog.take_back([*pieces]):
+            del self.pieces[-count:]
+
     def read(self, writes: int) -> None:
         """Make room for some writes."""
         self.room += writes
@@ -50,7 +63,7 @@ class Client:
             self.backlog.resume_writing()
 
     def _write(self, data: bytes | memoryview | SharedFrames) -> None:
-        self.taken += bytes(data)
+        self.pieces.append(bytes(data))
         self.room -= 1
         if self.room <= 0:
             self.backlog.pause_writing()
@@ -70,6 +83,7 @@ class Client:
             st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 1_700_000])),
             st.tuples(st.just("share"), st.sampled_from([20_000, 80_000])),
             st.tuples(st.just("read"), st.sampled_from([1, 2, 3, 1000])),
+            st.tuples(st.just("back"), st.sampled_from([1, 3])),
             st.tuples(st.just("offline"), st.just(0)),
             st.tuples(st.just("turn"), st.just(0)),
         ),
@@ -95,6 +109,8 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
             client.backlog.send(frames)
         elif step == "read":
             client.read(size)
+        elif step == "back":
+            client.give_back(size)
         elif step == "turn":
             clock.turn()
         elif client.backlog.has_pending_bytes:

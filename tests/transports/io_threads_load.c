@@ -92,9 +92,9 @@ int main(void) {
     for (i = 0; i < SOCKETS; i++, writes++)
         begin_write(pool, &peers[i], &seed);
     while (left) {
-        io_write *next, *write;
+        io_write *next, *write, *full;
         io_clear(pool->wake);
-        for (write = io_collect(pool); write; write = next) {
+        for (write = io_collect(pool, &full); write; write = next) {
             peer *one = write->owner;
             next = write->next;
             if (write->error)
@@ -122,17 +122,18 @@ int main(void) {
         size_t k;
         peers[i].writes_left = 1000;
         for (k = 0; k < 20 && !peers[i].is_broken; k++) {
-            io_write *write;
+            io_write *write, *full;
             begin_write(pool, &peers[i], &seed);
             io_drain(pool);
-            write = io_collect(pool);
+            write = io_collect(pool, &full);
             peers[i].is_broken = !write;
+            failure_count += peers[i].is_broken != (full == peers[i].write);
             free(write);
         }
         shutdown(peers[i].ends[0], SHUT_RDWR);
-        io_write *write = NULL;
+        io_write *full, *write = NULL;
         while (!write)
-            write = io_collect(pool);
+            write = io_collect(pool, &full);
         failure_count += write->error != EPIPE;
         free(write);
     }

@@ -157,6 +157,23 @@ def test_a_client_that_never_reads_is_disconnected(server: RunningServer) -> Non
     assert comes_true(lambda: descriptor_count(server) <= before)
 
 
+def test_a_client_that_reads_nothing_is_too_late_at_once(tmp_path: Path) -> None:
+    """A single burst is enough: its age counts from when the thread finds the socket full."""
+    limits = "<ClientMessageAgeLimit>1s</ClientMessageAgeLimit>"
+    with (
+        running_server(tmp_path, elements=TUNING + limits) as server,
+        server.log_on("publisher", "binary") as publisher,
+        ExitStack() as opened,
+    ):
+        for number in range(10):
+            stalled = opened.enter_context(server.log_on(f"stalled-{number}", "binary"))
+            stalled.subscribe(f"burst-{number}", "1")
+            with publisher.at_once():
+                for _ in range(60):  # more than sockets take
+                    publisher.publish(f"burst-{number}", b"x" * 200_000)
+        assert server.logs("Reason: slow client", times=10)
+
+
 def test_clients_come_and_go_during_writes(server: RunningServer) -> None:
     """Connections that break while a thread writes to them leave nothing behind."""
     chance = chance_of()

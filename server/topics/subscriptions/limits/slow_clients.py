@@ -219,6 +219,19 @@ class ClientBacklog:
             self._pool.enforce_limits(self)
             self._schedule_age_check()
 
+    def take_back(self, pieces: list[_Piece]) -> bool:
+        """Keep bytes that were passed to `write` last; return False if a file is in the way."""
+        if self._is_closed or self._file is not None:
+            return False
+        size = sum(map(len, pieces))
+        self._pool.buffered_bytes_total += size
+        self._ages.add_first(size, self._clock.steady_unpaused())
+        self._queue.extendleft(reversed(pieces))
+        self._add_usage(memory=size)
+        self._pool.enforce_limits(self)
+        self._schedule_age_check()
+        return True
+
     def pause_writing(self) -> None:
         """Stop writing: the socket accepts no more for now."""
         self._paused_at = self._clock.steady_unpaused()
@@ -453,6 +466,10 @@ class _Ages:
             self._segments.append((added_at, segment_size + size))
         else:
             self._segments.append((now, size))
+
+    def add_first(self, size: int, now: float) -> None:
+        """Add bytes at the front of the stream."""
+        self._segments.appendleft((self.oldest_at(now), size))
 
     def remove(self, size: int) -> None:
         """Remove bytes from the front of the stream."""
