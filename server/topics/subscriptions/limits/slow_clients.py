@@ -235,6 +235,7 @@ class ClientBacklog:
     def pause_writing(self) -> None:
         """Stop writing: the socket accepts no more for now."""
         self._paused_at = self._clock.steady_unpaused()
+        self._schedule_age_check()
 
     def resume_writing(self) -> None:
         """Write again: the socket accepts more."""
@@ -419,17 +420,15 @@ class ClientBacklog:
         limit = self._pool.limits.max_age_s
         if limit is None or self._cancel_age_check is not None or self._is_closed:
             return
-        now = self._clock.steady_unpaused()
-        wait = self._ages.oldest_at(now) + limit - now
+        wait = limit - self.oldest_wait_s
         self._cancel_age_check = self._clock.call_later(max(wait, 0.0), self._check_age)
 
     def _check_age(self) -> None:
         self._cancel_age_check = None
         limit = self._pool.limits.max_age_s
-        if limit is None or not self.has_pending_bytes:
+        if limit is None or not self.is_behind:
             return
-        now = self._clock.steady_unpaused()
-        if now - self._ages.oldest_at(now) >= limit:
+        if self.oldest_wait_s >= limit:
             self.disconnect_slow_client()
         else:
             self._schedule_age_check()
