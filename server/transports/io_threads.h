@@ -20,7 +20,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define IO_MAX_PIECES 1024     /* pieces of one call of the system: IOV_MAX of Linux */
+#include "../util/send_pieces.h"
+
 #define IO_MAX_EVENTS 64       /* sockets that one poll reports */
 
 typedef struct io_write {
@@ -47,7 +48,7 @@ typedef struct {
     pthread_mutex_t lock;
     io_list submitted;     /* guarded by lock */
     int is_stopping;   /* guarded by lock */
-    int is_polling;    /* guarded by lock: whether it has to be woken for what is submitted */
+    int is_polling;    /* guarded by lock: whether it has to be woken for submitted writes */
     int wake;          /* an eventfd */
     int epoll;
 } io_thread;
@@ -90,32 +91,6 @@ static void io_clear(int descriptor) {
         ;
 }
 
-/* Send as much as the socket takes. Return 0, or the error; EAGAIN if the rest has to wait. */
-static int io_send(int descriptor, struct iovec **pieces, size_t *count) {
-    while (*count) {
-        struct msghdr message = {0};
-        ssize_t sent;
-        message.msg_iov = *pieces;
-        message.msg_iovlen = *count < IO_MAX_PIECES ? *count : IO_MAX_PIECES;
-        sent = sendmsg(descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0) {
-            if (errno == EINTR)
-                continue;
-            return errno == EWOULDBLOCK ? EAGAIN : errno;
-        }
-        while (*count && (size_t)sent >= (*pieces)->iov_len) {
-            sent -= (ssize_t)(*pieces)->iov_len;
-            ++*pieces;
-            --*count;
-        }
-        if (*count) {
-            (*pieces)->iov_base = (char *)(*pieces)->iov_base + sent;
-            (*pieces)->iov_len -= (size_t)sent;
-        }
-    }
-    return 0;
-}
-
 static int io_is_polled(io_write *write) {
     return __atomic_load_n(&write->is_polled, __ATOMIC_RELAXED);
 }
@@ -155,7 +130,7 @@ static void io_change_busy(io_threads *pool, int change) {
 /* Send what the socket takes. Poll it if there is more, else the write is done. */
 static void io_advance(io_thread *thread, io_write *write) {
     io_threads *pool = thread->pool;
-    int is_first, error = io_send(write->descriptor, &write->unsent, &write->unsent_count);
+    int is_first, error = send_pieces(write->descriptor, &write->unsent, &write->unsent_count);
     if (error == EAGAIN) {
         /* Counted first: when it is polled, another event may follow at once. */
         io_change_busy(pool, -1);

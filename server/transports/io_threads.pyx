@@ -62,7 +62,7 @@ cdef extern from "io_threads.h":
     io_write *io_collect(io_threads *pool, io_write **full)
     void io_drain(io_threads *pool) nogil
     int io_is_polled(io_write *write)
-    int io_send(int descriptor, iovec **pieces, size_t *count)
+    int send_pieces(int descriptor, iovec **pieces, size_t *count)
     void io_wake(int descriptor)
     void io_clear(int descriptor)
     int io_duplicate(int descriptor)
@@ -224,7 +224,7 @@ cdef class SocketWriter:
         cdef iovec piece = _piece_of(data)
         cdef iovec *unsent = &piece
         cdef size_t count = 1
-        cdef int error = io_send(self._connection_descriptor, &unsent, &count)
+        cdef int error = send_pieces(self._connection_descriptor, &unsent, &count)
         if error == EAGAIN:
             rest = data if piece.iov_len == <size_t>size else memoryview(data)[size - piece.iov_len :]
             self._submit([rest], piece.iov_len)

@@ -150,7 +150,7 @@ def test_updates_go_on_in_a_file_of_few_slabs(tmp_path: Path, slabs: int) -> Non
             publisher = Publisher(peer, "aside")
             for update in range(updates):
                 wait_until(
-                    lambda: publisher.publish(update % keys)["status"] == "success",  # noqa: B023
+                    lambda: publisher.publish(update % keys)["status"] == "success",  # noqa: B023 - at once
                     "there is no room",
                 )
             assert len(publisher.safe) == updates

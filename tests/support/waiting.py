@@ -18,8 +18,8 @@ MAX_LOOK_SECONDS: Final = 0.1
 """How long a test waits between two looks: a tenth of the time that it has waited, within these,
 or twice as long as a look takes if that is longer.
 
-A test that reads a whole log to see whether all of it is there keeps the processor from those who
-are to bring it there; one that asks a server keeps it from that server.
+A test that reads a whole log to see whether all of it is there keeps the processor from the
+threads that bring it there; one that asks a server keeps it from that server.
 """
 
 

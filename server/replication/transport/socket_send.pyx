@@ -9,15 +9,9 @@ import os
 
 cdef extern from *:
     """
-    #include <errno.h>
     #include <poll.h>
-    #include <sys/socket.h>
-    #include <sys/uio.h>
 
-    #ifndef MSG_NOSIGNAL
-    #define MSG_NOSIGNAL 0
-    #endif
-    #define MAX_TOGETHER 64
+    #include "../../util/send_pieces.h"
 
     static int wait_until_writable(int descriptor) {
         struct pollfd one = {descriptor, POLLOUT, 0};
@@ -29,39 +23,20 @@ cdef extern from *:
     }
 
     /* Modifies the pieces: the bytes already sent are removed from them. */
-    static int send_pieces(int descriptor, struct iovec *pieces, size_t count) {
-        while (count) {
-            struct msghdr message = {0};
-            ssize_t sent;
-            message.msg_iov = pieces;
-            message.msg_iovlen = count < MAX_TOGETHER ? count : MAX_TOGETHER;
-            sent = sendmsg(descriptor, &message, MSG_NOSIGNAL);
-            if (sent < 0) {
-                if (errno == EINTR)
-                    continue;
-                if ((errno != EAGAIN && errno != EWOULDBLOCK)
-                    || wait_until_writable(descriptor) < 0)
-                    return -1;
-                continue;
-            }
-            while (count && (size_t)sent >= pieces->iov_len) {
-                sent -= (ssize_t)pieces->iov_len;
-                pieces++;
-                count--;
-            }
-            if (count) {
-                pieces->iov_base = (char *)pieces->iov_base + sent;
-                pieces->iov_len -= (size_t)sent;
-            }
-        }
-        return 0;
+    static int send_waiting(int descriptor, struct iovec *pieces, size_t count) {
+        int error;
+        while ((error = send_pieces(descriptor, &pieces, &count)) == EAGAIN)
+            if (wait_until_writable(descriptor) < 0)
+                return -1;
+        errno = error;
+        return error ? -1 : 0;
     }
     """
     struct iovec:
         void *iov_base
         size_t iov_len
 
-    int send_pieces(int descriptor, iovec *pieces, size_t count) nogil
+    int send_waiting(int descriptor, iovec *pieces, size_t count) nogil
 
 
 def send_all(int descriptor, list pieces):
@@ -77,7 +52,7 @@ def send_all(int descriptor, list pieces):
             each[i].iov_base = PyBytes_AS_STRING(data)
             each[i].iov_len = PyBytes_GET_SIZE(data)
         with nogil:
-            result = send_pieces(descriptor, each, count)
+            result = send_waiting(descriptor, each, count)
             if result < 0:
                 problem = errno
     finally:
